@@ -85,7 +85,7 @@ class MemoryReceiver:
         self._since: int | None = None
 
     def resume(self, newest: Iterator[PhysicalMessage]) -> bool:
-        """Return False: messages that were not acknowledged come again, and nothing tells which."""
+        """Return False: messages that were not acknowledged are delivered again, and nothing distinguishes them."""
         del newest
         return False
 

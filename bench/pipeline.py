@@ -36,10 +36,11 @@ from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.metrics import Metrics
 from app.observe import configure_logging
-from app.pipeline.job.job import Job
+from app.pipeline.job.job import Job, open_run
 from app.pipeline.job.spark_session import BRIEF_JAVA, SparkSettings, session
 from app.pipeline.run import batch, streaming
 from app.pipeline.run.segment_sources import register
+from app.pipeline.run.spark_steps import SparkSteps
 from app.ports import AttachmentFilter
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
@@ -151,7 +152,9 @@ def _batch(spark: Any, journal: Path, folder: Path, *, in_place: bool = True) ->
     """Run a batch and return the number of finished attachments."""
     settings = Settings.model_validate({"data": folder})
     with closing(SqlCatalog(settings.catalog_url)) as catalog:
-        committed = batch.run(spark, Job.of(settings, str(journal), in_place=in_place), catalog, SystemClock())
+        committed = batch.run(
+            SparkSteps(spark), open_run(Job.of(settings, str(journal), in_place=in_place), catalog, SystemClock())
+        )
         assert committed is not None
         assert committed.finished == catalog.counts()["attachments"]["finished"] > 0
     return committed.finished
@@ -207,9 +210,7 @@ def _stream(spark: Any, journal: Path, folder: Path, bytes_per_trigger: int) -> 
     with closing(SqlCatalog(settings.catalog_url)) as catalog:
         query = streaming.start(
             spark,
-            Job.of(settings, str(journal), in_place=True),
-            catalog,
-            SystemClock(),
+            open_run(Job.of(settings, str(journal), in_place=True), catalog, SystemClock()),
             checkpoint=str(folder / "checkpoint"),
             bytes_per_trigger=bytes_per_trigger,
             every=None,

@@ -32,9 +32,10 @@ from adapters.object_store.bucket_objects import PUT_AT_ONCE
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.observe import configure_logging
-from app.pipeline.job.job import Job
+from app.pipeline.job.job import Job, open_run
 from app.pipeline.job.spark_session import BRIEF_JAVA, SparkSettings, session
 from app.pipeline.run import batch
+from app.pipeline.run.spark_steps import SparkSteps
 from app.ports import AttachmentFilter
 from app.service.threads import collect_seldom
 from app.settings import Settings
@@ -135,7 +136,7 @@ def batch_once(spark: Any, bucket: Bucket, folder: Path, cache_bytes: int, files
     started, worked = perf_counter(), process_time()
     with closing(SqlCatalog(settings.catalog_url)) as catalog:
         job = Job.of(settings, f"{bucket.url}/journal", in_place=False)
-        committed = batch.run(spark, job, catalog, SystemClock())
+        committed = batch.run(SparkSteps(spark), open_run(job, catalog, SystemClock()))
         found = perf_counter() - started, process_time() - worked
         assert committed is not None
         assert committed.finished == catalog.counts()["attachments"]["finished"] == files

@@ -99,3 +99,26 @@ def test_every_page_is_in_the_index() -> None:
     index = (FOLDER / "index.md").read_text()
     pages = [path.name for path in FOLDER.glob("*.md") if path.name != "index.md"]
     assert [page for page in pages if f"({page})" not in index] == []
+
+
+def defined(name: str, text: str) -> bool:
+    """Whether a text defines this function, class or method (`Class.method`)."""
+    outer, _, inner = name.rpartition(".")
+    if outer and not re.search(rf"^\s*class {outer.rpartition('.')[2]}\b", text, re.MULTILINE):
+        return False
+    return re.search(rf"^\s*(?:async )?(?:def|class) {inner}\b|^\s*{inner}\b.* = ", text, re.MULTILINE) is not None
+
+
+def test_the_ways_through_the_code_name_files_and_functions_that_exist() -> None:
+    page = (FOLDER / "architecture.md").read_text()
+    code = {path: path.read_text() for folder in ("app", "adapters") for path in (ROOT / folder).rglob("*.py")}
+    ways = re.findall(r"^## Follow (?:a|an) (\w+)$(.*?)(?=^## )", page, re.MULTILINE | re.DOTALL)
+    assert [way for way, _ in ways] == ["message", "upload", "download", "batch"]
+    for way, steps in ways:
+        for step in re.split(r"\n(?=\d+\. )", steps):
+            places = [(ROOT / "docs" / link).resolve() for link in re.findall(r"\]\((\.\./[\w/.]+\.py)\)", step)]
+            assert all(place in code for place in places), f"follow a {way}: {step}"
+            for name in re.findall(r"`([A-Za-z_]+(?:\.[A-Za-z_]+)*)`", step):
+                if "." in name or "_" in name.strip("_"):
+                    known = name.partition(".")[0][0].isupper() or "." not in name
+                    assert not known or any(defined(name, text) for text in code.values()), f"follow a {way}: {name}"

@@ -2,7 +2,7 @@
 
 Delta has no time of day and no duration: they are stored as `long`, in microseconds, and the field's metadata name the
 Arrow type (`arrow.type`). A timestamp without a zone is Delta's `timestamp_ntz`, a table feature that every table
-created here declares. A field's metadata are those of Delta's field; a schema's metadata are in the table's
+created here declares. A field's metadata are in Delta's field; a schema's metadata are in the table's
 configuration. Other programs show a field's `comment`: it is the variable's label, and the meaning of a `long`. A
 comment that another program has written stays if the column has neither.
 

@@ -136,7 +136,7 @@ class LocalStorage:
                     os.fsync(file.fileno())
                 target.hardlink_to(partial)
             except FileExistsError:
-                # NFS repeats a request whose answer was lost. What is there may be this very file, linked before.
+                # NFS repeats a request whose answer was lost. The existing file may be this very file, linked before.
                 if not target.samefile(partial):
                     return False
             finally:
@@ -212,7 +212,7 @@ class BucketStorage:
             try:
                 obstore.put(self._store, path, data, mode="create")
             except AlreadyExistsError:
-                # The library repeats a request whose answer was lost. What is there may be what it wrote before.
+                # The library repeats a request whose answer was lost. It may have written this object before.
                 return bool(obstore.get(self._store, path).bytes() == data)
         return True
 

@@ -37,8 +37,8 @@ class MqReceiver:
         self._workers = [worker for queue in self._queues for worker in queue.workers]
 
     def resume(self, newest: Iterator[PhysicalMessage]) -> bool:
-        """Return False: messages of a unit of work that was not committed come again, and nothing distinguishes
-        them."""
+        """Return False: messages of a unit of work that was not committed are delivered again, and nothing
+        distinguishes them."""
         del newest
         return False
 
@@ -183,7 +183,10 @@ class _Worker:
             while not stop.is_set():
                 try:
                     message = session.wait()
-                    self._connected()
+                    if self.since is None:
+                        self.since, self.error = now(), None
+                        if self._last_reason is None:
+                            self._log.info("connection_opened")
                     if message is not None:
                         session.run_unit(message)
                     self._last_reason = None
@@ -196,12 +199,6 @@ class _Worker:
         finally:
             self._session = None
             session.close()
-
-    def _connected(self) -> None:
-        if self.since is None:
-            self.since, self.error = now(), None
-            if self._last_reason is None:
-                self._log.info("connection_opened")
 
     def _wait_after(self, error: MqiError, stop: StopSignal) -> None:
         """Log the reason once and wait, longer each time. Begin with the shortest pause again after a commit, and after

@@ -313,7 +313,7 @@ class SourceSession:
         return True
 
     def _back_out_unit(self, unit: UnitOfWork) -> None:
-        """Back out, and get no more messages until the journal has those that will come again."""
+        """Back out, and get no more messages until the journal has the messages that will be delivered again."""
         self._connection.back_out()
         if not self._stop.is_set():
             self._log.warning("unit_backed_out", messages=unit.count, reason="the journal takes too long")

@@ -1,4 +1,4 @@
-"""One unit of work of a source: the messages got in it, whether they are on disk, and which of them may come again."""
+"""One unit of work of a source: the messages got in it, whether they are on disk, and which may be delivered again."""
 
 import time
 from collections.abc import Iterable
@@ -88,7 +88,7 @@ class InDoubt:
     """The newest messages that the journal has and that the queue manager may deliver again.
 
     After a commit whose outcome is unknown, or a connection that broke before the commit, it is unknown which messages
-    will come again. All connections of a source use it, each in its own thread.
+    will be delivered again. All connections of a source use it, each in its own thread.
     """
 
     def __init__(self) -> None:

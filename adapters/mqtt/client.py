@@ -64,6 +64,25 @@ class Arrival(NamedTuple):
     properties_at: int
     payload_at: int
 
+    @classmethod
+    def parse(cls, command: int, packet: memoryview, *, is_5: bool) -> "Arrival":
+        """Return the PUBLISH with this first byte and these bytes. Raises MalformedPacket."""
+        mid = 0
+        try:
+            at = topic_end = 2 + (packet[0] << 8 | packet[1])
+            if command & _QOS_BITS:
+                mid = packet[at] << 8 | packet[at + 1]
+                at += 2
+            properties_at = at
+            if is_5:
+                properties_at, size = varint(packet, at)
+                at = properties_at + size
+        except IndexError:
+            raise MalformedPacket("a PUBLISH ends within its header") from None
+        if at > len(packet) or command & _QOS_BITS == _QOS_BITS:
+            raise MalformedPacket("a PUBLISH has QoS 3, or lengths that go past its end")
+        return cls(command, mid, packet, topic_end, properties_at, at)
+
     @property
     def qos(self) -> int:
         return self.command >> 1 & 3
@@ -204,13 +223,17 @@ class MqttClient(paho.Client):
             self.lost = why
 
     def _read(self) -> bool:
-        """Read what has come. Return True when a batch is full, so that more may have come."""
+        """Read the received bytes. Return True when a batch is full, so that there may be more."""
         while self._sock is not None:
             try:
                 if self._take_packets():
                     return True
                 if self._sock is not None:
-                    self._feed(self._sock_recv(_BLOCK))
+                    block = self._sock_recv(_BLOCK)
+                    if not block:
+                        raise ConnectionError("the broker closed the connection")
+                    self._packets.feed(block)
+                    self._last_bytes_received = paho.time_func()
             except BlockingIOError:
                 return False
             except MalformedPacket:
@@ -219,31 +242,21 @@ class MqttClient(paho.Client):
                 self._loop_rc_handle(MQTTErrorCode.MQTT_ERR_CONN_LOST)
         return False
 
-    def _feed(self, block: bytes) -> None:
-        if not block:
-            raise ConnectionError("the broker closed the connection")
-        self._packets.feed(block)
-        self._last_bytes_received = paho.time_func()
-
     def _take_packets(self) -> bool:
         """Take the packets that have been read. Return True when a batch is full. Raises MalformedPacket."""
         arrivals, packet = self._arrivals, self._packets.packet
         while self._sock is not None and (found := packet()) is not None:
             command, body = found
             if command & _TYPE == _PUBLISH:
-                arrivals.append(_arrival(command, body, self.is_5))
+                arrivals.append(Arrival.parse(command, body, is_5=self.is_5))
                 self._arrived_bytes += len(body)
                 if len(arrivals) >= _BATCH_MESSAGES or self._arrived_bytes >= _BATCH_BYTES:
                     return True
-            elif (outcome := self._handle(command, bytearray(body))) != MQTTErrorCode.MQTT_ERR_SUCCESS:
+                continue
+            self._in_packet |= {"command": command, "packet": bytearray(body), "remaining_length": len(body)}
+            if (outcome := self._packet_handle()) != MQTTErrorCode.MQTT_ERR_SUCCESS:
                 self._loop_rc_handle(outcome)
         return False
-
-    def _handle(self, command: int, packet: bytearray) -> MQTTErrorCode:
-        """Have paho handle a packet other than PUBLISH."""
-        self._in_packet["command"], self._in_packet["packet"] = command, packet
-        self._in_packet["remaining_length"] = len(packet)
-        return self._packet_handle()
 
     def _on_connected(
         self, _: object, __: object, flags: ConnectFlags, reason: ReasonCode, properties: Properties | None
@@ -308,25 +321,6 @@ class _Sent(NamedTuple):
     dup: bool = False
     info: Any = None
     properties: Any = None
-
-
-def _arrival(command: int, packet: memoryview, is_5: bool) -> Arrival:
-    """Return a PUBLISH. Raises MalformedPacket."""
-    mid = 0
-    try:
-        at = topic_end = 2 + (packet[0] << 8 | packet[1])
-        if command & _QOS_BITS:
-            mid = packet[at] << 8 | packet[at + 1]
-            at += 2
-        properties_at = at
-        if is_5:
-            properties_at, size = varint(packet, at)
-            at = properties_at + size
-    except IndexError:
-        raise MalformedPacket("a PUBLISH ends within its header") from None
-    if at > len(packet) or command & _QOS_BITS == _QOS_BITS:
-        raise MalformedPacket("a PUBLISH has QoS 3, or lengths that go past its end")
-    return Arrival(command, mid, packet, topic_end, properties_at, at)
 
 
 class _Socket:

@@ -1,7 +1,7 @@
 """The packets of a connection, cut out of large blocks of received bytes.
 
 A packet is a view of its block, so that its payload is not copied. Only a packet that continues in the next block is
-joined. A packet never takes more memory than its bytes that have come, whatever length it announces.
+joined. A packet never takes more memory than its received bytes, even if it announces a greater length.
 """
 
 from paho.mqtt.exception import MalformedPacket

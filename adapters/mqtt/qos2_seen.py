@@ -37,7 +37,19 @@ class Delivery(NamedTuple):
 
     @classmethod
     def of(cls, session: str, arrival: Arrival) -> "Delivery":
-        return cls(session, arrival.qos, arrival.mid, _checksum(arrival))
+        """Return the delivery of a message in a session.
+
+        Its checksum is of the packet's topic, properties and payload, and has the length in its high bits. It leaves
+        out the message expiry interval, which the broker counts down.
+        """
+        packet = arrival.packet
+        expiry = message_expiry_interval(arrival.properties()) if arrival.payload_at > arrival.properties_at else None
+        if expiry is None:
+            checksum = crc32c(packet)
+        else:
+            start, stop = arrival.properties_at + expiry.start, arrival.properties_at + expiry.stop
+            checksum = crc32c(packet[stop:], crc32c(packet[:start]))
+        return cls(session, arrival.qos, arrival.mid, checksum | len(packet) << 32)
 
     @classmethod
     def parse(cls, text: str) -> "Delivery | None":
@@ -129,19 +141,8 @@ class SeenMessages:
         self._last = mid
 
     def release(self, mid: int) -> None:
-        """Forget a message: the identifier stands for another one from now on."""
+        """Forget a message: its identifier will be given to another one."""
         self._copies.pop(mid, None)
 
     def _is_next(self, mid: int) -> bool:
         return mid == self._last % _IDENTIFIERS + 1
-
-
-def _checksum(arrival: Arrival) -> int:
-    """Return a checksum of a packet's topic, properties and payload, with its length. The broker counts the message
-    expiry interval down."""
-    packet = arrival.packet
-    expiry = message_expiry_interval(arrival.properties()) if arrival.payload_at > arrival.properties_at else None
-    if expiry is None:
-        return crc32c(packet) | len(packet) << 32
-    start, stop = arrival.properties_at + expiry.start, arrival.properties_at + expiry.stop
-    return crc32c(packet[stop:], crc32c(packet[:start])) | len(packet) << 32

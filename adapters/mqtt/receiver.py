@@ -111,7 +111,7 @@ class MqttReceiver:
     def run(self, intake: Intake, stop: StopSignal) -> None:
         if self._shared:
             self._log.warning("subscription_shared", topics=self._shared, rule=_SHARED_RULE.format(topics="its topic"))
-        # What an earlier intake has taken, and may not have written, comes again.
+        # Messages that an earlier intake accepted, and may not have written, are delivered again.
         is_resumed = self._resumed is not None
         self._seen, self._resumed = self._resumed or SeenMessages(), None
         self._gap = None if is_resumed else "the source begins to receive"
@@ -133,7 +133,8 @@ class MqttReceiver:
 
     def resume(self, newest: Iterator[PhysicalMessage]) -> bool:
         """Take note of the newest deliveries of this session in the journal. Return False if the broker's identifiers
-        do not tell what comes again, or if it does not send again what was not acknowledged."""
+        do not distinguish messages that are delivered again, or if it does not deliver unacknowledged messages
+        again."""
         if self._has_qos_0 or self._settings.session_expiry == 0:
             return False
         found: dict[tuple[Delivery, int], None] = {}
@@ -174,16 +175,6 @@ class MqttReceiver:
         settings = self._settings
         if self._has_session and not connack.session_present:
             self._log.warning("session_lost", effect="messages that the broker held for this source are lost")
-        self._begin_session(connack)
-        self._has_session = settings.session_expiry > 0
-        client.on_release = self._seen.release
-        client.on_subscribe = partial(self._subscribed, connack)
-        retain_handling = _SEND_RETAINED_IF_NEW if settings.retained == "accept" else _NEVER_SEND_RETAINED
-        options: Any = SubscribeOptions(settings.qos, retainHandling=retain_handling) if client.is_5 else settings.qos
-        client.subscribe([(topic, options) for topic in settings.topic])
-
-    def _begin_session(self, connack: Connack) -> None:
-        """Begin or continue the session. Have the next message say it if others may be missing before it."""
         if connack.session_present:
             self._seen.reconnected()
         else:
@@ -191,6 +182,12 @@ class MqttReceiver:
             self._gap = self._gap or "the broker has no session of the source: what it held is lost"
         if self._has_qos_0:
             self._gap = self._gap or _QOS_0_LOST
+        self._has_session = settings.session_expiry > 0
+        client.on_release = self._seen.release
+        client.on_subscribe = partial(self._subscribed, connack)
+        retain_handling = _SEND_RETAINED_IF_NEW if settings.retained == "accept" else _NEVER_SEND_RETAINED
+        options: Any = SubscribeOptions(settings.qos, retainHandling=retain_handling) if client.is_5 else settings.qos
+        client.subscribe([(topic, options) for topic in settings.topic])
 
     def _subscribed(self, connack: Connack, client: Any, _: object, __: int, granted: list[Any], ___: object) -> None:
         version = "5" if client.is_5 else "3.1.1"

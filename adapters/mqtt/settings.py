@@ -138,7 +138,7 @@ class DestinationSettings(BrokerSettings):
 
     With a `client_id`, which no other client may use, the broker keeps the session for `session_expiry` (MQTT 5; an
     older broker as it is configured). Messages that were not confirmed when a connection broke are sent again in the
-    same session, so that a broker recognizes those of QoS 2. Without one, each connection has its own session.
+    same session, so that a broker recognizes messages of QoS 2. Without one, each connection has its own session.
 
     `no_subscribers` says what to do when the broker answers that it discarded a message because there is no subscriber
     (MQTT 5): try it again later, or accept it, which the delivery shows.

@@ -60,7 +60,12 @@ class DaemonClient:
         except OSError as error:
             raise DaemonError(f"{self.address} cannot be reached: {error}") from error
         try:
-            self._keep_alive()
+            self._stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # The protocol does not detect that the daemon's machine is gone; the system does.
+            self._stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+                if hasattr(socket, option):
+                    self._stream.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
             self.session = self._negotiated(settings)
         except BaseException:
             self._stream.close()
@@ -114,7 +119,7 @@ class DaemonClient:
         return answer
 
     def frames(self, timeout: float) -> list[bytes | Oversized]:
-        """Return the whole frames that have come; waits up to `timeout` seconds for more bytes.
+        """Return the whole frames that were received; wait up to `timeout` seconds for more bytes.
 
         Raises DaemonError when the connection has ended, or for bytes that are no frame.
         """
@@ -143,7 +148,7 @@ class DaemonClient:
         try:
             self._stream.sendall(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         except TimeoutError as error:
-            raise DaemonError(f"{self.address} takes nothing") from error
+            raise DaemonError(f"{self.address} reads nothing") from error
         except OSError as error:
             raise DaemonError(f"{self.address} broke the connection: {error}") from error
 
@@ -224,14 +229,6 @@ class DaemonClient:
         if not HEADER_SIZE <= length <= self._most_bytes:
             raise DaemonError(f"{self.address} sent a frame of {length:,} bytes")
         return meaning(daemon.read_frame(head + self._exactly(length - HEADER_SIZE)))
-
-    def _keep_alive(self) -> None:
-        """Have the system detect that the daemon's machine is gone, since the protocol does not."""
-        self._stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
-            if hasattr(socket, option):
-                self._stream.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def _connected(frame: DaemonFrame) -> None:

@@ -175,7 +175,7 @@ class RendezvousReceiver:
             client.close()
 
     def _take(self, frame: bytes | Oversized) -> None:
-        """Take a frame in, whatever it is."""
+        """Buffer a message of a source, quarantine what cannot be read, and log an advisory."""
         at = now()
         if isinstance(frame, Oversized):
             why = f"a frame of {frame.length:,} bytes; max_message allows {self._settings.max_message:,}"
@@ -190,17 +190,16 @@ class RendezvousReceiver:
             self._on_advisory(read)
         elif read.kind == DaemonMessageKind.DATA and not read.subject.startswith(f"{INBOX}."):
             try:
-                self._put(rendezvous_envelope.read(read, self._name, self._framing, at))
+                message = rendezvous_envelope.read(read, self._name, self._framing, at)
             except InvalidInputError as error:
                 self._refuse(frame, error.code, str(error), at, rendezvous_envelope.subjects(read))
-
-    def _put(self, message: PhysicalMessage) -> None:
-        if self._gap is not None:
-            message = message._replace(properties={**message.properties, GAP: self._gap})
-        if self._buffer.put(message):
-            self._gap = None
-        else:
-            self._drop()
+                return
+            if self._gap is not None:
+                message = message._replace(properties={**message.properties, GAP: self._gap})
+            if self._buffer.put(message):
+                self._gap = None
+            else:
+                self._drop()
 
     def _refuse(
         self, data: bytes, code: str, why: str, received_at: int, subjects: Mapping[str, str] = NO_PROPERTIES
@@ -219,7 +218,7 @@ class RendezvousReceiver:
             self._log.error("messages_dropped", buffer=self._settings.buffer, total=self._buffer.dropped)
 
     def _hand_over(self, intake: Intake) -> None:
-        """Give the intake what has come, until the buffer is closed and empty."""
+        """Submit the buffered messages to the intake, until the buffer is closed and empty."""
         try:
             while (taken := self._buffer.take()) is not None:
                 messages, refusal = taken

@@ -85,10 +85,16 @@ class RendezvousSender:
             if progress.messages_sent and self._current != progress.delivery:
                 raise SendFailed("the connection to the daemon was broken: the delivery begins again on another one")
             self._current = progress.delivery
-        try:
-            pieces = [piece for message in messages for piece in self._pieces(message, client)]
-        except InvalidInputError as error:
-            raise SendFailed(str(error), permanent=True) from error
+        pieces: list[Buffer] = []
+        for message in messages:
+            if len(message.body) > self._settings.max_message:
+                why = f"a body of {len(message.body):,} bytes; max_message allows {self._settings.max_message:,}"
+                raise SendFailed(why, permanent=True)
+            try:
+                sender = inbox(client.session, _SENDER)
+                pieces += rendezvous_envelope.write(message, self._settings.subject, sender)
+            except InvalidInputError as error:
+                raise SendFailed(str(error), permanent=True) from error
         try:
             client.publish(pieces, self._settings.send_timeout)
             client.confirm(self._settings.send_timeout)
@@ -96,12 +102,6 @@ class RendezvousSender:
             self._failed(str(error))
             raise SendFailed(str(error)) from error
         return "unknown"
-
-    def _pieces(self, message: PhysicalMessage, client: DaemonClient) -> list[Buffer]:
-        if len(message.body) > self._settings.max_message:
-            why = f"a body of {len(message.body):,} bytes; max_message allows {self._settings.max_message:,}"
-            raise SendFailed(why, permanent=True)
-        return rendezvous_envelope.write(message, self._settings.subject, inbox(client.session, _SENDER))
 
     def close(self) -> None:
         if self._client is not None:

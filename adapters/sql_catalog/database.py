@@ -199,7 +199,7 @@ class Database:
     def end_idle_transactions(self) -> None:
         """Have the database end the transactions of this process that stand still for five seconds.
 
-        A process that is paused in the middle of a write would otherwise keep all others waiting.
+        Otherwise all others would wait for a process that is paused within a write.
         """
         self._more_on_connect.extend(_END_IDLE_TRANSACTIONS[self.dialect])
         with self._write_lock:

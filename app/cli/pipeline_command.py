@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from app.pipeline.commit.commit import CommittedBatch
     from app.pipeline.job.spark_session import SparkSettings
-    from app.pipeline.run.runs import ReprocessingScope
+    from app.pipeline.run.batch import ReprocessingScope
     from app.pipeline.watch.expectation_checks import Violation
     from app.pipeline.watch.report import RunReport
 
@@ -286,7 +286,7 @@ def _settings(path: Path | None, to: Path | None) -> Settings:
 
 def _again(from_segment: int | None, since: datetime | None, source: str | None) -> "ReprocessingScope | None":
     """Return the messages to process again; None for no messages."""
-    from app.pipeline.run.runs import ReprocessingScope  # noqa: PLC0415
+    from app.pipeline.run.batch import ReprocessingScope  # noqa: PLC0415
 
     if from_segment is None and since is None and source is None:
         return None
@@ -304,35 +304,35 @@ def _run_batch(
     again: "ReprocessingScope | None" = None,
 ) -> tuple["CommittedBatch | None", "RunReport", "list[Violation]"]:
     from app.main import SystemClock  # noqa: PLC0415
-    from app.pipeline.job.job import Job, open_job  # noqa: PLC0415
-    from app.pipeline.run.batch import run  # noqa: PLC0415
+    from app.pipeline.job.job import Job, open_run  # noqa: PLC0415
+    from app.pipeline.run import batch  # noqa: PLC0415
+    from app.pipeline.run.spark_steps import SparkSteps  # noqa: PLC0415
     from app.pipeline.watch.progress_bars import progress  # noqa: PLC0415
     from app.pipeline.watch.report import report  # noqa: PLC0415
     from app.pipeline.watch.run_monitor import monitored  # noqa: PLC0415
 
     job = Job.of(settings, journal, in_place=in_place, tables=tables)
     clock = SystemClock()
-    with (
-        closing(plugins.catalog()(settings.catalog_url)) as catalog,
-        monitored(job, "batch", settings.pipeline, catalog, clock) as monitor,
-    ):
-        started = clock.monotonic()
-        with progress(spark, "assembling", err):
-            committed = run(spark, job, catalog, clock, again)
-        if committed is not None:
-            monitor.metrics.took(clock.monotonic() - started, {})
-            monitor.committed(committed)
-        return committed, report(catalog, open_job(job).archive), monitor.violations
+    with closing(plugins.catalog()(settings.catalog_url)) as catalog:
+        run = open_run(job, catalog, clock)
+        with monitored(run, "batch", settings.pipeline) as monitor:
+            started = clock.monotonic()
+            with progress(spark, "assembling", err):
+                committed = batch.run(SparkSteps(spark), run, again)
+            if committed is not None:
+                monitor.metrics.took(clock.monotonic() - started, {})
+                monitor.committed(committed)
+            return committed, report(catalog, run.archive), monitor.violations
 
 
 def _run_stream(
     spark: "SparkSession", settings: Settings, journal: str, *, in_place: bool, once: bool, tables: bool
 ) -> None:
     from app.main import SystemClock  # noqa: PLC0415
-    from app.pipeline.job.job import Job  # noqa: PLC0415
+    from app.pipeline.job.job import Job, open_run  # noqa: PLC0415
     from app.pipeline.run.streaming import start  # noqa: PLC0415
     from app.pipeline.watch.run_monitor import monitored  # noqa: PLC0415
-    from app.pipeline.watch.stream_progress import ProgressListener  # noqa: PLC0415
+    from app.pipeline.watch.stream_progress import StreamProgressListener  # noqa: PLC0415
 
     ending = Event()
     for each in (signal.SIGINT, signal.SIGTERM):
@@ -340,15 +340,13 @@ def _run_stream(
     job, clock = Job.of(settings, journal, in_place=in_place, tables=tables), SystemClock()
     with (
         closing(plugins.catalog()(settings.catalog_url)) as catalog,
-        monitored(job, "stream", settings.pipeline, catalog, clock) as monitor,
+        monitored(run := open_run(job, catalog, clock), "stream", settings.pipeline) as monitor,
     ):
-        listener = ProgressListener(monitor.metrics)
+        listener = StreamProgressListener(monitor.metrics)
         spark.streams.addListener(listener)
         query = start(
             spark,
-            job,
-            catalog,
-            clock,
+            run,
             checkpoint=settings.pipeline_checkpoint,
             bytes_per_trigger=settings.pipeline.bytes_per_trigger,
             every=None if once else settings.pipeline.trigger.total_seconds(),

@@ -47,7 +47,7 @@ class ContentStore(Protocol):
         """Delete an object, if it exists."""
 
     def delete_all(self, names: Sequence[str]) -> None:
-        """Delete those of these objects that exist."""
+        """Delete the existing ones of these objects."""
 
     def names(self, prefix: str = "") -> Iterator[str]:
         """Return the names of all objects whose name begins with `prefix`."""

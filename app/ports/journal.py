@@ -82,8 +82,8 @@ class JournalReader(Protocol):
         """
 
     def descriptors(self, segment: int, batch: int) -> pa.RecordBatch:
-        """Return the columns of a durable record batch: those of JOURNAL_SCHEMA without `body`, and `size`, the bytes
-        of each body (int64). No body is read. Raises KeyError if there is no such batch, and DamagedError."""
+        """Return the columns of a durable record batch: the columns of JOURNAL_SCHEMA without `body`, and `size`, the
+        bytes of each body (int64). No body is read. Raises KeyError if there is no such batch, and DamagedError."""
 
     def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
         """Return the bodies at these positions, in the given order. Raises KeyError and DamagedError as `read`."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 class TableFile(NamedTuple):
     """A file of rows that becomes part of a table when it is committed. `path` is within the table, `size` in bytes;
-    `statistics` are those of the table format, in JSON."""
+    `statistics` are in the table format's JSON."""
 
     path: str
     size: int

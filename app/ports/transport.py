@@ -108,8 +108,8 @@ class Sender(Protocol):
         """
 
     def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> Subscribers | None:
-        """Send messages and return when the broker has confirmed all of them. `progress` is that of their delivery
-        before this call.
+        """Send messages and return when the broker has confirmed all of them. `progress` is the delivery's
+        progress before this call.
 
         Return what the broker reported of subscribers: None if there are some, or if it does not report them.
         Raises SendFailed; any number of messages after the confirmed ones may have arrived then.

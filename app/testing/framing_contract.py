@@ -32,10 +32,11 @@ from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions
 from app.pipeline.assemble.assemble_key import KeyOutcome, KeyState, assemble, by_key
 from app.pipeline.finish import finish_outcomes
 from app.pipeline.finish.finish_outcomes import Result
-from app.pipeline.job.job import Job, open_job
+from app.pipeline.job.job import Job, open_job, open_run
 from app.pipeline.references.lazy_bodies import JournalBatch
-from app.pipeline.references.message_references import What
+from app.pipeline.references.message_references import Header, MessageEvent, RefusedMessage, SequencedParts
 from app.pipeline.run import batch
+from app.pipeline.run.spark_steps import SparkSteps
 from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext
@@ -166,10 +167,17 @@ class FramingContract:
         found: dict[int, Any] = {}
         for reference in all_references(archive):
             for place, size in enumerate(reference.sizes):
-                detail = reference.detail
-                if reference.what is What.PARTS or reference.what == What.PARTS:
-                    detail = PartArrived(reference.key, reference.first + place, size)
-                found[reference.position + place] = "header" if reference.what == What.HEADER else detail
+                meaning: Any = None
+                match reference:
+                    case SequencedParts():
+                        meaning = PartArrived(reference.key, reference.number + place, size)
+                    case MessageEvent():
+                        meaning = reference.event
+                    case RefusedMessage(code=code, row=row, at=at, why=why):
+                        meaning = code, row, at, why
+                    case Header():
+                        meaning = "header"
+                found[reference.position + place] = meaning
         expected = {
             first + row: self._meaning(message)
             for first, batch_ in batches(archive)
@@ -308,7 +316,7 @@ class FramingContract:
             opened.seal()
         with closing(plugins.catalog()(settings(batched).catalog_url)) as catalog:
             job = Job.of(settings(batched), str(journal), in_place=False)
-            committed = batch.run(spark, job, catalog, SystemClock())
+            committed = batch.run(SparkSteps(spark), open_run(job, catalog, SystemClock()))
         assert committed is not None
         assert committed.finished == len([each for each in SMALL if each[0] in self.framing.kinds])
         assert_same(in_folder(batched, journal), by_the_gateway(alone, journal), settled=True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from app import plugins
 from app.model.message import PhysicalMessage, Position
 from app.pipeline.references.header_pass import HeaderPass, Remembered
-from app.pipeline.references.message_references import Reference, What, from_batch, references
+from app.pipeline.references.message_references import Header, Reference, from_batch, references
 from app.ports import JournalArchive
 from app.service.finishing.stored_parts import messages_at
 
@@ -45,7 +45,7 @@ class Announcing:
         """Return the references after headers are replaced by the parts that they announce."""
         made: list[Reference] = []
         for reference in sorted(found, key=attrgetter("position")):
-            if reference.what != What.HEADER:
+            if not isinstance(reference, Header):
                 made.append(reference)
                 continue
             memory = self._memories.setdefault(reference.source, Remembered())

@@ -18,7 +18,7 @@ from app.model.errors import GatewayError, StoreFull
 from app.model.message import PhysicalMessage
 from app.pipeline.commit.commit import CommittedBatch
 from app.pipeline.job.spark_session import SparkSettings
-from app.pipeline.run.runs import ReprocessingScope
+from app.pipeline.run.batch import ReprocessingScope
 from app.pipeline.watch.expectation_checks import Violation
 from app.pipeline.watch.report import RunReport
 from app.settings import Settings

@@ -24,7 +24,7 @@ from app.testing.gateway_stages import service_context
 from app.testing.host_results import PATIENT, settings
 from app.testing.waiting import until
 from tests.evidence.senders.sent import Column, Physical, Table
-from tests.support.passes import run_batch
+from tests.support.local_steps import run_batch
 
 PATIENCE = 240.0
 LAST_SOURCE = "the last message of all"

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
-from app.pipeline.job.job import Job
+from app.pipeline.job.job import Job, open_run
 from app.pipeline.run import batch
+from app.pipeline.run.spark_steps import SparkSteps
 from app.testing.host_results import settings
 from tests.evidence import hosts
 from tests.evidence.cases import SENDINGS, in_any_manner
@@ -27,7 +28,9 @@ def test_spark_finishes_nothing_with_other_content_either(tmp_path: Path, spark:
     found = hosts.gateway(tmp_path / "gateway", traffic)
     folder, journal = tmp_path / "spark", tmp_path / "gateway" / "journal"
     with closing(SqlCatalog(settings(folder).catalog_url)) as catalog:
-        assert batch.run(spark, Job.of(settings(folder), str(journal), in_place=False), catalog, SystemClock())
+        assert batch.run(
+            SparkSteps(spark), open_run(Job.of(settings(folder), str(journal), in_place=False), catalog, SystemClock())
+        )
     in_spark = hosts.in_folder(folder, journal)
     assert in_spark == found
     assert explained(by_source, in_spark)

@@ -28,7 +28,7 @@ from tests.faults.pipeline_kills import Kill, drawn, one
 from tests.faults.pipeline_run import Run
 from tests.faults.world import Hung
 from tests.support.damaged_archive import Archive
-from tests.support.passes import run_batch
+from tests.support.local_steps import run_batch
 
 MOST = 17
 """The number of kills that one round draws."""

@@ -17,8 +17,9 @@ from app.main import SystemClock
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import InvalidInputError
 from app.model.event import GroupPart, Pieces
-from app.pipeline.job.job import Job
+from app.pipeline.job.job import Job, open_run
 from app.pipeline.run import batch
+from app.pipeline.run.spark_steps import SparkSteps
 from app.service.finishing.stored_parts import missing_ranges
 from app.service.sending.sending_errors import CannotSend
 from app.testing.framing_contract import FramingContract, receive, records
@@ -115,7 +116,7 @@ def test_several_tables_and_files_at_once_on_spark(tmp_path: Path, spark: "Spark
         opened_journal.seal()
     with closing(SqlCatalog(settings(batched).catalog_url)) as catalog:
         job = Job.of(settings(batched), str(journal), in_place=False)
-        committed = batch.run(spark, job, catalog, SystemClock())
+        committed = batch.run(SparkSteps(spark), open_run(job, catalog, SystemClock()))
     assert committed is not None
     assert committed.finished == len(contents)
     assert_same(in_folder(batched, journal), by_the_gateway(alone, journal), settled=True)

@@ -14,7 +14,7 @@ from app.pipeline.read.part_prefetch import PartsAhead
 from app.testing.host_results import in_folder
 from tests.support import mixed_journal
 from tests.support.loads import messages
-from tests.support.passes import run_batch
+from tests.support.local_steps import run_batch
 from tests.support.sas_client import Program, binary_file, text_file
 
 

@@ -14,8 +14,9 @@ from app.main import SystemClock
 from app.model.message import PhysicalMessage
 from app.pipeline.commit import commit_intent
 from app.pipeline.commit.commit import CommittedBatch
-from app.pipeline.job.job import Job
+from app.pipeline.job.job import Job, open_run
 from app.pipeline.run import batch, streaming
+from app.pipeline.run.spark_steps import SparkSteps
 from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support import mixed_journal
 from tests.support.header_apart import HeaderApart
@@ -75,16 +76,14 @@ def _last_segment(journal: Path) -> int:
 
 def _run(spark: SparkSession, folder: Path, journal: Path) -> CommittedBatch | None:
     with closing(SqlCatalog(settings(folder).catalog_url)) as catalog:
-        return batch.run(spark, _job(folder, journal), catalog, SystemClock())
+        return batch.run(SparkSteps(spark), open_run(_job(folder, journal), catalog, SystemClock()))
 
 
 def _stream(spark: SparkSession, folder: Path, journal: Path) -> None:
     with closing(SqlCatalog(settings(folder).catalog_url)) as catalog:
         query = streaming.start(
             spark,
-            _job(folder, journal),
-            catalog,
-            SystemClock(),
+            open_run(_job(folder, journal), catalog, SystemClock()),
             checkpoint=str(folder / "checkpoint"),
             bytes_per_trigger=1 << 30,
             every=None,

@@ -15,16 +15,14 @@ from structlog.testing import capture_logs
 from adapters.arrow_journal.archive import ArrowArchive
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
-from app.main import SystemClock
 from app.model.errors import GatewayError
 from app.pipeline.commit import commit_intent
-from app.pipeline.commit.commit import Committer
-from app.pipeline.job.job import open_job
-from app.pipeline.run import runs, streaming
+from app.pipeline.run import streaming
+from app.pipeline.run.batch import unfinished
 from app.pipeline.run.segment_sources import ReferenceSource, StreamReader
 from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support.damaged_archive import Archive, objects
-from tests.support.passes import LocalPasses, job_of, run_batch
+from tests.support.local_steps import committer_of, found_up_to, opened_run, run_batch
 
 
 @pytest.fixture
@@ -56,12 +54,10 @@ def assert_as_if_alone(archive: Archive) -> None:
 
 
 def stream(spark: SparkSession, out: Path, journal: Path, checkpoint: Path) -> None:
-    with closing(SqlCatalog(settings(out).catalog_url)) as catalog:
+    with opened_run(out, journal) as run:
         query = streaming.start(
             spark,
-            job_of(out, journal),
-            catalog,
-            SystemClock(),
+            run,
             checkpoint=str(checkpoint),
             bytes_per_trigger=1 << 30,
             every=None,
@@ -93,18 +89,16 @@ def test_a_second_archive_into_one_result_is_refused_by_batch_and_stream(
 
 
 def test_a_catalog_that_becomes_another_journals_meanwhile_takes_nothing(archive: Archive, other: Archive) -> None:
-    passes = LocalPasses()
-    with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
-        job = job_of(archive.out, archive.journal).anew(catalog.packing())
-        runs.resolve(passes, job, catalog, SystemClock())
-        committer = Committer(open_job(job), catalog, SystemClock(), passes.table_writer(job))
+    with opened_run(archive.out, archive.journal) as run:
+        assert list(unfinished(run)) == []
+        committer = committer_of(run)
         with closing(SqlCatalog(settings(archive.out).catalog_url)) as taken:
             identity = ArrowArchive(other.journal).identity()
             assert identity is not None
             taken.bind(identity)
         with pytest.raises(GatewayError, match=f"{journal_of(other)}.*{journal_of(archive)}"):
-            committer.commit(*passes.news(job, archive.numbers[-1], None))
-        assert catalog.counts()["attachments"].get("finished", 0) == 0
+            committer.commit(found_up_to(run, archive.numbers[-1], None))
+        assert run.catalog.counts()["attachments"].get("finished", 0) == 0
 
 
 def test_tables_and_an_interrupted_commit_of_another_journal_are_refused(archive: Archive, other: Archive) -> None:
@@ -114,7 +108,7 @@ def test_tables_and_an_interrupted_commit_of_another_journal_are_refused(archive
         run_batch(other.out, other.journal)
     shutil.rmtree(other.out / "tables")
     store = ObjectStore(settings(other.out).content_url)
-    commit_intent.begin(store, commit_intent.Intent(journal_of(archive), 3))
+    commit_intent.begin(store, commit_intent.IntendedBatch(journal_of(archive), 3))
     with pytest.raises(GatewayError, match=f"commit of journal {journal_of(archive)}.*is journal {journal_of(other)}"):
         run_batch(other.out, other.journal)
     commit_intent.end(store)

@@ -9,8 +9,9 @@ from app.model.attachment import AttachmentState
 from app.model.errors import GatewayError
 from app.model.records import AttachmentRecord, MessageRecord
 from app.pipeline.commit.commit import Committer
+from app.pipeline.commit.packages import TaskResults
 from app.pipeline.finish.finish_outcomes import Result
-from app.pipeline.job.job import Job, open_job
+from app.pipeline.job.job import Job, open_run
 from app.service.context import ServiceContext
 from app.tables.quality import Increment
 from app.testing.gateway_stages import service_context
@@ -23,8 +24,8 @@ def context(tmp_path: Path) -> Iterator[ServiceContext]:
 
 
 def committer(context: ServiceContext) -> Committer:
-    opened = open_job(Job.of(context.settings, str(context.settings.data / "journal"), in_place=False, tables=False))
-    return Committer(opened, context.catalog, context.clock, lambda _tasks: [])
+    job = Job.of(context.settings, str(context.settings.data / "journal"), in_place=False, tables=False)
+    return Committer(open_run(job, context.catalog, context.clock), lambda _tasks: [])
 
 
 def received(reached: int, identifier: str) -> Result:
@@ -33,13 +34,13 @@ def received(reached: int, identifier: str) -> Result:
 
 def test_batches_follow_each_other(context: ServiceContext) -> None:
     ours = committer(context)
-    assert ours.commit([]) is None
+    assert ours.commit(TaskResults()) is None
     for reached in (5, 9):
-        committed = ours.commit([received(reached, f"a{reached}")])
+        committed = ours.commit(TaskResults([received(reached, f"a{reached}")]))
         assert committed is not None
         assert (committed.reached, committed.was_known) == (reached, False)
         assert context.catalog.progress() == ours.progress == reached
-    again = committer(context).commit([received(9, "a9")])
+    again = committer(context).commit(TaskResults([received(9, "a9")]))
     assert again is not None
     assert again.was_known
 
@@ -50,7 +51,7 @@ def test_a_message_without_attachments_is_completed_with_its_batch(
 ) -> None:
     """A driver that is killed after the batch leaves no event out, and the next one repeats none."""
     message = MessageRecord("m1", "s", b"h", b"a", 8, bytes(24), (), 1, 3, application_body=b"", complete_at=3)
-    batch = [Result(5, Increment("s", 0), messages=(message,))]
+    batch = TaskResults([Result(5, Increment("s", 0), messages=(message,))])
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
@@ -71,9 +72,9 @@ def test_a_message_without_attachments_is_completed_with_its_batch(
 
 def test_two_drivers_are_one_too_many(context: ServiceContext) -> None:
     ours, theirs = committer(context), committer(context)
-    theirs.commit([received(5, "a5")])
+    theirs.commit(TaskResults([received(5, "a5")]))
     with pytest.raises(GatewayError, match="another process commits"):
-        ours.commit([received(7, "a7")])
+        ours.commit(TaskResults([received(7, "a7")]))
     assert context.catalog.progress() == 5
     assert context.catalog.attachment("a7") is None
     found = context.catalog.attachment("a5")

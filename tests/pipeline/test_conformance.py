@@ -17,8 +17,9 @@ from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.model.attachment import AttachmentState
 from app.model.pipeline_run import RunState
-from app.pipeline.job.job import Job
+from app.pipeline.job.job import Job, open_run
 from app.pipeline.run import batch, streaming
+from app.pipeline.run.spark_steps import SparkSteps
 from app.testing.host_results import HostResults, assert_same, by_the_gateway, in_folder, settings, tables
 from tests.support import mixed_journal
 from tests.support.mixed_journal import MIB
@@ -54,7 +55,7 @@ def batched(journal: Path, spark: SparkSession, tmp_path_factory: pytest.TempPat
     """What a batch has left."""
     folder = tmp_path_factory.mktemp("batch")
     with _catalog(folder) as catalog:
-        assert batch.run(spark, _job(folder, journal), catalog, SystemClock()) is not None
+        assert batch.run(SparkSteps(spark), open_run(_job(folder, journal), catalog, SystemClock())) is not None
     return folder
 
 
@@ -79,7 +80,7 @@ def test_a_batch_again_changes_nothing(
 ) -> None:
     before = tables(batched)
     with _catalog(batched) as catalog:
-        again = batch.run(spark, _job(batched, journal), catalog, SystemClock())
+        again = batch.run(SparkSteps(spark), open_run(_job(batched, journal), catalog, SystemClock()))
     assert again is not None
     assert again.was_known
     assert_same(in_folder(batched, journal), embedded, settled=True)
@@ -93,9 +94,7 @@ def test_a_stream_finds_the_same(
     with _catalog(tmp_path) as catalog:
         query = streaming.start(
             spark,
-            _job(tmp_path, journal),
-            catalog,
-            SystemClock(),
+            open_run(_job(tmp_path, journal), catalog, SystemClock()),
             checkpoint=str(tmp_path / "checkpoint"),
             bytes_per_trigger=20 * MIB,
             every=None,
@@ -123,7 +122,7 @@ def test_a_driver_killed_at_any_moment_loses_nothing_and_does_nothing_twice(
     ended = _drive(streamed, journal)
     assert ended.returncode == 0, ended.stderr[-4000:]
     with _catalog(whole) as catalog:
-        batch.run(spark, _job(whole, journal), catalog, SystemClock())
+        batch.run(SparkSteps(spark), open_run(_job(whole, journal), catalog, SystemClock()))
     expected = by_the_gateway(tmp_path / "embedded", journal)
     assert_same(in_folder(streamed, journal), expected, settled=False)
     assert_same(in_folder(whole, journal), expected, settled=True)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,19 +22,18 @@ from adapters.sql_catalog import SqlCatalog
 from app.assembly.header_checks import Claim, claims
 from app.model.message import Position
 from app.model.records import DAMAGED_MESSAGE, DAMAGED_PART, QuarantineRecord
-from app.pipeline.commit.commit import CommittedBatch
-from app.pipeline.commit.reprocessing import Reprocessor
+from app.pipeline.commit.commit import CommittedBatch, Committer
 from app.pipeline.finish import finish_outcomes
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.read.segment_gaps import missing_segments, spoken
 from app.pipeline.references import header_pass
-from app.pipeline.run import spark_steps
-from app.pipeline.run.runs import ReprocessingScope
+from app.pipeline.run import batch, spark_steps
+from app.pipeline.run.batch import ReprocessingScope
 from app.service import context
 from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support.damaged_archive import Archive, Killed, die_after, objects
 from tests.support.kept import flip
-from tests.support.passes import LocalPasses, run_batch
+from tests.support.local_steps import LocalSteps, run_batch
 
 EVERYTHING = ReprocessingScope(1)
 
@@ -131,8 +131,7 @@ def test_one_damaged_bit_in_each_segment_finishes_nothing_wrong_and_is_recovered
 
 def all_checked(patched: pytest.MonkeyPatch) -> None:
     """Have batches compare all bodies with their checksums before assembly."""
-    news = LocalPasses.news
-    patched.setattr(LocalPasses, "news", lambda *given, checked: news(*given, checked=True))
+    patched.setattr(batch, "process", partial(batch.process, checked=True))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -143,9 +142,9 @@ def test_bodies_that_are_read_once_come_to_what_bodies_checked_before_come_to(
     reader = ArrowArchive(archive.journal)
     bodies: dict[Position, bytes] = {}
     for number in archive.numbers:
-        for batch in range(len(reader.batch_sizes(number))):
-            rows = reader.record_batch(number, batch)["body"].to_pylist()
-            bodies |= {Position(number, batch, row): body for row, body in enumerate(rows) if body}
+        for at in range(len(reader.batch_sizes(number))):
+            rows = reader.record_batch(number, at)["body"].to_pylist()
+            bodies |= {Position(number, at, row): body for row, body in enumerate(rows) if body}
     times = Counter(bodies.values())
     random = Random(seed)
     for number in archive.numbers:
@@ -217,10 +216,10 @@ def misread(*given: Any) -> Iterator[Claim]:
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
-        (LocalPasses, "again"),
+        (LocalSteps, "assemble_and_finish"),
         (DeltaTables, "replace"),
-        (Reprocessor, "_replace_tables"),
-        (Reprocessor, "_place"),
+        (Committer, "_commit_tables"),
+        (Committer, "_place"),
         (SqlCatalog, "checkpoint"),
         (SqlCatalog, "complete_messages"),
         (ObjectStore, "delete_all"),

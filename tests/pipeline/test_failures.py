@@ -16,11 +16,12 @@ from app.cli.pipeline_command import spark_session
 from app.cli.terminal import Failure
 from app.main import SystemClock
 from app.model.errors import GatewayError, StoreFull
-from app.pipeline.job.job import Job
+from app.pipeline.job.job import Job, open_run
 from app.pipeline.job.jvm import JavaExit
 from app.pipeline.job.spark_failures import LOG, explain, keep_traceback
 from app.pipeline.job.spark_session import SparkSettings, _retrying
 from app.pipeline.run import batch, streaming
+from app.pipeline.run.spark_steps import SparkSteps
 from app.settings import Settings
 from tests.support import failing_pipeline, mixed_journal
 from tests.support.disk import small_disk
@@ -100,7 +101,7 @@ def test_a_full_disk_of_the_catalog_is_named(
         _fill(small_disk)
         job = Job.of(settings, str(journal), in_place=False)
         with pytest.raises(Failure) as failed, spark_session(SparkSettings(), settings):
-            batch.run(spark, job, catalog, SystemClock())
+            batch.run(SparkSteps(spark), open_run(job, catalog, SystemClock()))
     assert str(failed.value).startswith("no space is left for the catalog")
     assert str(small_disk) in str(failed.value)
     assert failed.value.hint.startswith("Free space there, then run the command again")
@@ -197,7 +198,9 @@ def test_the_traceback_replaces_the_last_one_and_goes_elsewhere_from_a_full_disk
 
 def _stream(spark: SparkSession, settings: Settings, job: Job, catalog: SqlCatalog) -> None:
     place, most = settings.pipeline_checkpoint, 1 << 30
-    query = streaming.start(spark, job, catalog, SystemClock(), checkpoint=place, bytes_per_trigger=most, every=None)
+    query = streaming.start(
+        spark, open_run(job, catalog, SystemClock()), checkpoint=place, bytes_per_trigger=most, every=None
+    )
     query.awaitTermination(120)
 
 

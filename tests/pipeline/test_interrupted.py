@@ -10,16 +10,14 @@ from structlog.testing import capture_logs
 from adapters.delta_tables import DeltaTables
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
-from app.main import SystemClock
 from app.model.errors import CatalogError, GatewayError
 from app.model.pipeline_run import PipelineRun, RunState
 from app.pipeline.commit import commit_intent, packages
 from app.pipeline.commit.commit import Committer
-from app.pipeline.job.job import open_job
-from app.pipeline.run import runs
+from app.pipeline.run.batch import process, unfinished
 from app.testing.host_results import settings
 from tests.support.damaged_archive import Archive, Killed, die_after
-from tests.support.passes import LocalPasses, job_of, run_batch
+from tests.support.local_steps import LocalSteps, committer_of, found_up_to, opened_run, run_batch
 
 
 @pytest.fixture
@@ -34,13 +32,12 @@ def results_in_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def stream(archive: Archive, *ends: int) -> None:
     """Commit micro-batches that end with these segments, as a stream without a checkpoint does."""
-    passes = LocalPasses()
-    with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
-        job = job_of(archive.out, archive.journal).anew(catalog.packing())
-        runs.resolve(passes, job, catalog, SystemClock())
-        committer = Committer(open_job(job), catalog, SystemClock(), passes.table_writer(job))
+    with opened_run(archive.out, archive.journal) as run:
+        for interrupted in unfinished(run):
+            process(LocalSteps(), run, interrupted)
+        committer = committer_of(run)
         for end in ends:
-            committer.commit(*passes.news(job, end, committer.progress))
+            committer.commit(found_up_to(run, end, committer.progress))
 
 
 def recorded(archive: Archive) -> list[PipelineRun]:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from app.pipeline.job.jvm import _Said, sentences
+from app.pipeline.job.jvm import _Output, sentences
 
 IDLE = (
     "Traceback (most recent call last):\n"
@@ -38,7 +38,7 @@ def test_lines_stay_lines_and_tracebacks_are_whole() -> None:
 
 
 def test_only_what_says_something_is_passed_on(capfd: pytest.CaptureFixture[str]) -> None:
-    said = _Said()
+    said = _Output()
     os.write(said.write_end, f"{IDLE}{IDLE_WITH_SOURCE}a warning\n\n{MADE_TWICE}{OURS}".encode())
     said.close()
     assert said.last().endswith(OURS)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from random import Random
-from zlib import crc32
 
 import obstore
 import pyarrow as pa
@@ -24,10 +23,14 @@ from app.model.message import PhysicalMessage, Position, segment_name
 from app.pipeline.commit import packages
 from app.pipeline.commit.tables import FILES, QUALITY
 from app.pipeline.finish.finish_outcomes import Result
-from app.pipeline.job.job import Job, open_job
+from app.pipeline.job.job import Job, OpenJob, open_job, open_run
 from app.pipeline.read.segment_shares import shares
-from app.pipeline.references.message_references import What, references
+from app.pipeline.references.message_references import ReferenceKind, references
+from app.pipeline.references.retired_headers import NOTHING_RETIRED
+from app.pipeline.references.shuffle import packed
 from app.pipeline.run import batch, spark_steps
+from app.pipeline.run.spark_steps import SparkSteps
+from app.ports import JournalArchive
 from app.settings import Settings
 from app.testing.host_results import PATIENT, assert_same, settings, tables_at, where_configured
 from tests.support import mixed_journal
@@ -72,59 +75,52 @@ def sent_by_two(attachments: int) -> list[PhysicalMessage]:
     return [each for pair in zip_longest(*made) for each in pair if each is not None]
 
 
-def test_a_batch_fetches_each_segment_less_than_twice(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_fetches_each_segment_less_than_twice(bucket: Bucket, tmp_path: Path) -> None:
     url = archived(bucket.url, tmp_path / "journal", sent_by_two(150))
     segments = ArrowArchive(url, tmp_path / "none").segments()
     assert len(segments) >= 35
     archive = ArrowArchive(url, tmp_path / "cache", sum(segment.size for segment in segments) // 10)
     job = Job.of(Settings.model_validate({"data": tmp_path}), url, in_place=False)
     opened = open_job(job)
-    small = opened._replace(stores=replace(opened.stores, journal=archive), archive=archive)
-    for module in (spark_steps, batch):
-        monkeypatch.setattr(module, "open_job", lambda _: small)
-    results = list(_as_spark_does(job, archive))
+    small = replace(opened, stores=replace(opened.stores, journal=archive), archive=archive)
+    results = list(_as_spark_does(small))
     assert sum(result.finished is not None for result in results) == 300
     fetched = bucket.counts("GET", "journal")
     assert fetched.keys() == {segment_name(segment.number) for segment in segments}
     assert fetched.total() < 2 * len(segments)
 
 
-def _as_spark_does(job: Job, archive: ArrowArchive) -> Iterator[Result]:
+def _as_spark_does(opened: OpenJob) -> Iterator[Result]:
     """Run the steps of a batch one task after the other, with partitions like Spark's between them."""
-    read = pa.Table.from_batches(list(_read(archive)))
-    is_header = pc.equal(read["what"], int(What.HEADER))
-    headers = read.filter(is_header).sort_by([("source", "ascending"), ("position", "ascending")])
-    rows = [read.filter(pc.invert(is_header)), *map(_table, spark_steps.headers(job)(headers.to_batches()))]
-    together = pa.concat_tables(rows).sort_by([("source", "ascending"), ("key", "ascending")])
-    partition = pa.array([crc32(key) % PARTITIONS for key in together["key"].to_pylist()])
-    starts = batch._shares(job, archive.segments()[-1].number, SHARES)
-    place = spark_steps.outcomes_by_place(job, starts)
+    archive = opened.archive
+    read = pa.Table.from_batches(list(packed(_read(archive), PARTITIONS)))
+    is_header = pc.equal(read["kind"], int(ReferenceKind.HEADER))
+    headers = read.filter(is_header).sort_by([("source", "ascending"), ("position", "ascending")]).to_batches()
+    step = spark_steps.read_headers(opened, headers, retired=NOTHING_RETIRED, partitions=PARTITIONS)
+    together = pa.concat_tables([read.filter(pc.invert(is_header)), pa.Table.from_batches(step)])
+    starts = spark_steps.first_segments(opened, archive.segments()[-1].number, SHARES)
     outcomes = pa.Table.from_batches(
         [
             each
             for number in range(PARTITIONS)
-            for each in place(together.filter(pc.equal(partition, number)).to_batches())
+            for each in spark_steps.outcomes_by_place(
+                opened, together.filter(pc.equal(together["position"], number)).to_batches(), firsts=starts
+            )
         ]
     )
     for share in range(len(starts)):
         mine = outcomes.filter(pc.equal(outcomes["share"], share)).sort_by("position")
-        found = pa.Table.from_batches(spark_steps.finish_all(job)(mine.to_batches()), packages.RESULTS)
+        found = pa.Table.from_batches(spark_steps.finish_all(opened, mine.to_batches()), packages.RESULTS)
         yield from packages.found_in(found).results
 
 
-def _read(archive: ArrowArchive) -> Iterator[pa.RecordBatch]:
+def _read(archive: JournalArchive) -> Iterator[pa.RecordBatch]:
     """Yield the references of all segments, share by share, each from its newest segment to its oldest."""
     segments = archive.segments()
     for share in shares(segments, sum(segment.size for segment in segments) // SHARES, cut=False):
         for piece in reversed(share.pieces):
             for number in range(len(archive.batch_sizes(piece.segment))):
                 yield references(archive.record_batch(piece.segment, number), Position(piece.segment, number, 0).pack())
-
-
-def _table(rows: pa.RecordBatch) -> pa.Table:
-    return pa.Table.from_batches([rows])
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +141,10 @@ def url(request: pytest.FixtureRequest) -> str:
 
 def run(spark: SparkSession, chosen: Settings, journal: str) -> None:
     with closing(SqlCatalog(chosen.catalog_url)) as catalog:
-        assert batch.run(spark, Job.of(chosen, journal, in_place=False), catalog, SystemClock()) is not None
+        assert (
+            batch.run(SparkSteps(spark), open_run(Job.of(chosen, journal, in_place=False), catalog, SystemClock()))
+            is not None
+        )
 
 
 def test_a_batch_from_and_to_an_object_store_finds_the_same(

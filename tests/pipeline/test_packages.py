@@ -9,18 +9,16 @@ import pytest
 
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
-from app.main import SystemClock
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, Checkpoint
 from app.pipeline.commit import packages
 from app.pipeline.commit.commit import CommittedBatch, Committer
 from app.pipeline.commit.packages import Package, TaskResults
 from app.pipeline.finish.finish_outcomes import Result
-from app.pipeline.job.job import open_job
-from app.ports import Packed
+from app.ports import Catalog, Packed
 from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support.damaged_archive import Archive, Killed, die_after, objects
-from tests.support.passes import LocalPasses, job_of, run_batch
+from tests.support.local_steps import committer_of, found_up_to, opened_run, run_batch
 
 MOST_EVENTS = 10_000
 
@@ -51,15 +49,13 @@ def one_by_one(archive: Archive, folder: Path, *, in_place: bool) -> CommittedBa
 
 @pytest.mark.parametrize("in_place", [False, True])
 def test_packages_come_to_the_same_as_results_one_by_one(archive: Archive, tmp_path: Path, in_place: bool) -> None:
-    with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
-        job = job_of(archive.out, archive.journal, in_place=in_place).anew(catalog.packing())
-        found = LocalPasses().news(job, archive.numbers[-1], None)
+    with opened_run(archive.out, archive.journal, in_place=in_place) as run:
+        found = found_up_to(run, archive.numbers[-1], None)
         assert len(found.packages) > 3
         assert sum(len(package.attachments) for package in found.packages) >= 40
         assert sum(len(package.messages) for package in found.packages) > 10
-        committer = Committer(open_job(job), catalog, SystemClock(), LocalPasses().table_writer(job))
-        committed = committer.commit(*found)
-        assert catalog.incomplete_messages() == []
+        committed = committer_of(run).commit(found)
+        assert run.catalog.incomplete_messages() == []
     apart = one_by_one(archive, tmp_path / "apart", in_place=in_place)
     assert committed is not None
     assert committed._replace(began_at=0, ended_at=0, tables=()) == apart._replace(began_at=0, ended_at=0, tables=())
@@ -69,7 +65,7 @@ def test_packages_come_to_the_same_as_results_one_by_one(archive: Archive, tmp_p
     assert events(archive.out) == events(tmp_path / "apart")
 
 
-def keep_some(catalog: SqlCatalog, found: TaskResults) -> list[str]:
+def keep_some(catalog: Catalog, found: TaskResults) -> list[str]:
     """Save attachments of some packages, as if a part of each had come before. Return their identifiers."""
     some = [next(iter(package.attachments)) for package in found.packages[::2] if package.attachments]
     results = packages.results_in(found.packages, catalog)
@@ -100,12 +96,10 @@ def test_attachments_that_the_catalog_has_are_committed_one_by_one(
         return add_finished(catalog, packed, now, without)
 
     monkeypatch.setattr(SqlCatalog, "add_finished", watched)
-    with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
-        job = job_of(archive.out, archive.journal).anew(catalog.packing())
-        found = LocalPasses().news(job, archive.numbers[-1], None)
-        known = keep_some(catalog, found)
-        committer = Committer(open_job(job), catalog, SystemClock(), LocalPasses().table_writer(job))
-        assert committer.commit(*found) is not None
+    with opened_run(archive.out, archive.journal) as run:
+        found = found_up_to(run, archive.numbers[-1], None)
+        known = keep_some(run.catalog, found)
+        assert committer_of(run).commit(found) is not None
         assert left_out == (set() if apart is unchecked else set(known))
     archive.assert_as_if_whole()
 

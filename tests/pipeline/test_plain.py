@@ -1,6 +1,7 @@
 """Assembly by columns comes to what the assembly machine comes to, key by key."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,7 +24,18 @@ from app.model.message import Position
 from app.model.records import MessageRecord, PartRun
 from app.pipeline.assemble import assemble_key, columnar_assembly
 from app.pipeline.assemble.assemble_key import KeyOutcome, assemble_news, by_key
-from app.pipeline.references.message_references import SCHEMA, Reference, What, from_batch, references, to_batch
+from app.pipeline.references.message_references import (
+    AttachmentClaim,
+    CommonDialects,
+    MessageBegun,
+    MessageEvent,
+    Reference,
+    ReferenceKind,
+    SequencedParts,
+    from_batch,
+    references,
+    to_batch,
+)
 from app.ports import JournalArchive
 from app.testing.reference_passes import Announcing, all_references, batches, journalled
 from tests.support import mixed_journal
@@ -47,17 +59,23 @@ def by_columns(rows: pa.RecordBatch, known: int | None, size: int) -> list[KeyOu
 
 def as_rows(references: Sequence[Reference]) -> pa.RecordBatch:
     """Return references as Spark sorts them: by source and key, and in any order under a key."""
-    in_order = sorted(references, key=lambda each: (each.source, each.key))
-    return _with_counts(to_batch(in_order), in_order)
+    return to_batch(sorted(references, key=lambda each: (each.source, each.key)))
 
 
-def _with_counts(rows: pa.RecordBatch, references: Sequence[Reference]) -> pa.RecordBatch:
-    """Return the rows in which small unsequenced messages are `COUNT`, as the reference pass writes them."""
-    columns = rows.to_pydict()
-    for row, each in enumerate(references):
-        if isinstance(each.detail, bytes):
-            columns["what"][row], columns["detail"][row] = int(What.COUNT), each.detail
-    return pa.RecordBatch.from_pydict(columns, schema=SCHEMA)
+@dataclass(slots=True)
+class Count(Reference):
+    """The row of a small unsequenced message, as the reference pass writes it."""
+
+    kind = ReferenceKind.COUNT
+
+    body: bytes
+
+    def detail(self) -> bytes:
+        return self.body
+
+
+def parts(first: int) -> Callable[..., Reference]:
+    return lambda *place: SequencedParts(*place, first)  # type: ignore[call-arg]
 
 
 def claim(key: bytes, dialects: int) -> Claim:
@@ -76,27 +94,27 @@ def drawn_references(draw: st.DrawFn) -> list[Reference]:
     made: list[Reference] = []
     places = iter(draw(st.permutations(range(0, 12 * len(KEYS) * len(SOURCES) * 8, 8))))
 
-    def add(source: str, key: bytes, what: What, first: int = 0, length: int = 1, detail: Any = None) -> None:
+    def add(source: str, key: bytes, make: Callable[..., Reference], length: int, *values: Any) -> None:
         sizes, times = (draw(st.lists(each, min_size=length, max_size=length)) for each in (st.integers(0, 9), TIMES))
-        counted = () if what is What.CLAIM else sizes  # the message of a claim counts with its address
-        made.append(Reference(source, key, next(places), what, first, counted, times, detail))
+        counted = () if make is AttachmentClaim else sizes  # the message of a claim counts with its address
+        made.append(make(source, key, next(places), counted, times, *values))
 
     for source in SOURCES:
         for key in draw(st.sets(st.sampled_from(KEYS))):
             if not key:
-                add(source, key, What.DIALECTS, detail=5)
+                add(source, key, CommonDialects, 1, 5)
                 continue
             length, count = draw(st.integers(1, 5)), draw(COUNTS | st.none())
             order = draw(st.sampled_from([BIG, LITTLE]))
             dialects = draw(st.sampled_from([dialect.ALL, dialect.mask_of(BIG), dialect.mask_of(LITTLE)]))
             body = write_count(length if count is None else count, order)
             choices = [
-                (What.CLAIM, 0, 1, claim(key, dialects)),
-                (What.PARTS, 1, length, None),
-                (What.COUNT, 0, 1, body),
-                (What.PARTS, draw(st.sampled_from([1, 2, 1 << 24])), length, None),
-                (What.ADDRESS, 0, 1, message_of(source, key, draw(st.sampled_from([0, 1])))),
-                (What.EVENT, 0, 1, Unsequenced(key, (length, length), 4)),
+                (AttachmentClaim, 1, claim(key, dialects)),
+                (parts(1), length),
+                (Count, 1, body),
+                (parts(draw(st.sampled_from([1, 2, 1 << 24]))), length),
+                (MessageBegun, 1, message_of(source, key, draw(st.sampled_from([0, 1])))),
+                (MessageEvent, 1, Unsequenced(key, (length, length), 4)),
             ]
             usual = st.sampled_from([choices[:3], [*_in_runs(draw, length), *choices[:3:2]], [choices[4], choices[2]]])
             for each in draw(usual | st.lists(st.sampled_from(choices), max_size=6)):
@@ -104,10 +122,10 @@ def drawn_references(draw: st.DrawFn) -> list[Reference]:
     return made
 
 
-def _in_runs(draw: st.DrawFn, length: int) -> list[tuple[What, int, int, Any]]:
+def _in_runs(draw: st.DrawFn, length: int) -> list[tuple[Callable[..., Reference], int]]:
     """Draw references that have so many parts together."""
     ends = sorted({*draw(st.sets(st.integers(1, length))), length})
-    return [(What.PARTS, begin + 1, end - begin, None) for begin, end in zip([0, *ends], ends, strict=False)]
+    return [(parts(begin + 1), end - begin) for begin, end in zip([0, *ends], ends, strict=False)]
 
 
 def shown(outcomes: Sequence[KeyOutcome]) -> list[str]:
@@ -148,16 +166,16 @@ def test_a_journal_gives_the_same_outcomes(tmp_path: Path, size: int) -> None:
 def test_plain_attachments_and_messages_take_no_machine(machine_calls: list[bytes]) -> None:
     key, other, third, fourth = KEYS[1:5]
     found = [
-        Reference("a", key, 8, What.CLAIM, 0, (), (5,), claim(key, dialect.ALL)),
-        Reference("a", key, 16, What.PARTS, 1, (3, 4), (6, 9)),
-        Reference("a", key, 18, What.EVENT, 0, (4,), (7,), write_count(2, LITTLE)),
-        Reference("a", other, 9, What.ADDRESS, 0, (5,), (5,), message_of("a", other, 0)),
-        Reference("a", other, 10, What.EVENT, 0, (5,), (5,), b"hello"),
-        Reference("a", third, 20, What.PARTS, 1, (3, 4), (6, 9)),
-        Reference("a", fourth, 30, What.CLAIM, 0, (), (5,), claim(fourth, dialect.ALL)),
-        Reference("a", fourth, 43, What.PARTS, 3, (1,), (8,)),
-        Reference("a", fourth, 35, What.EVENT, 0, (4,), (7,), write_count(3, LITTLE)),
-        Reference("a", fourth, 40, What.PARTS, 1, (3, 4), (6, 6)),
+        AttachmentClaim("a", key, 8, (), (5,), claim(key, dialect.ALL)),
+        SequencedParts("a", key, 16, (3, 4), (6, 9), 1),
+        Count("a", key, 18, (4,), (7,), write_count(2, LITTLE)),
+        MessageBegun("a", other, 9, (5,), (5,), message_of("a", other, 0)),
+        Count("a", other, 10, (5,), (5,), b"hello"),
+        SequencedParts("a", third, 20, (3, 4), (6, 9), 1),
+        AttachmentClaim("a", fourth, 30, (), (5,), claim(fourth, dialect.ALL)),
+        SequencedParts("a", fourth, 43, (1,), (8,), 3),
+        Count("a", fourth, 35, (4,), (7,), write_count(3, LITTLE)),
+        SequencedParts("a", fourth, 40, (3, 4), (6, 6), 1),
     ]
     plain_one, message, open_one, in_runs = sorted(by_columns(as_rows(found), None, 2), key=lambda each: each.position)
     assert machine_calls == [third]
@@ -192,18 +210,18 @@ def test_small_application_messages_are_in_their_references(tmp_path: Path, mach
 
 def headers(archive: JournalArchive) -> pa.RecordBatch:
     (rows,) = (references(batch, first) for first, batch in batches(archive))
-    return rows.filter(pc.equal(rows.column("what"), int(What.HEADER)))
+    return rows.filter(pc.equal(rows.column("kind"), int(ReferenceKind.HEADER)))
 
 
 def others(archive: JournalArchive) -> list[pa.RecordBatch]:
     found = (references(batch, first) for first, batch in batches(archive))
-    return [rows.filter(pc.not_equal(rows.column("what"), int(What.HEADER))) for rows in found]
+    return [rows.filter(pc.not_equal(rows.column("kind"), int(ReferenceKind.HEADER))) for rows in found]
 
 
 def test_a_key_in_many_batches_is_gathered_and_rows_without_one_are_not() -> None:
-    keyless = [Reference("a", b"", at, What.DIALECTS, detail=1) for at in range(5)]
-    of_key = [Reference("a", KEYS[1], 8 + at, What.PARTS, 1 + at, (1,), (1,)) for at in range(5)]
-    rows = to_batch(keyless + of_key + [Reference("a", KEYS[2], 80, What.PARTS, 1, (1,), (1,))])
+    keyless = [CommonDialects("a", b"", at, (), (), 1) for at in range(5)]
+    of_key = [SequencedParts("a", KEYS[1], 8 + at, (1,), (1,), 1 + at) for at in range(5)]
+    rows = to_batch([*keyless, *of_key, SequencedParts("a", KEYS[2], 80, (1,), (1,), 1)])
     pieces = columnar_assembly.whole_keys(rows.slice(at, 2) for at in range(0, len(rows), 2))
     assert [piece.column("key").to_pylist() for piece in pieces] == [
         *([b""] * length for length in (2, 2, 1)),

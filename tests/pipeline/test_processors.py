@@ -1,6 +1,7 @@
 """Assembly with Spark's state, without Spark: what is kept, when it is let go, and what is told of it."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,7 +14,16 @@ from app.model.message import PhysicalMessage
 from app.pipeline.assemble import key_state
 from app.pipeline.assemble.assemble_key import KeyOutcome
 from app.pipeline.job.job import Job, open_job
-from app.pipeline.references.message_references import SCHEMA, Reference, What, to_batch
+from app.pipeline.references.message_references import (
+    SCHEMA,
+    AttachmentClaim,
+    Header,
+    Reference,
+    ReferenceKind,
+    RefusedMessage,
+    SequencedParts,
+    to_batch,
+)
 from app.pipeline.run import spark_steps
 from app.pipeline.run.processors import AttachmentProcessor, HeaderProcessor
 from app.service.retention.expiry import write_released
@@ -56,7 +66,7 @@ class Attachment:
     def __init__(self, folder: Path, messages: list[PhysicalMessage]) -> None:
         archive = journalled(folder / "journal", messages, batch=1)
         found = Announcing(archive).references(all_references(archive))
-        self.key = max((each.source, each.key) for each in found if each.what in {What.PARTS, What.CLAIM})
+        self.key = max((each.source, each.key) for each in found if isinstance(each, SequencedParts | AttachmentClaim))
         self.references = [each for each in found if (each.source, each.key) == self.key]
         self.job = job(folder)
         self.processor = OfPairs(self.job)
@@ -102,8 +112,8 @@ def test_an_attachment_is_open_until_it_is_done(tmp_path: Path) -> None:
 def test_what_comes_late_is_known_for_what_it_is(tmp_path: Path) -> None:
     attachment = Attachment(tmp_path, sent(5))
     attachment.take(attachment.references)
-    part = next(each for each in attachment.references if each.what == What.PARTS)
-    (outcome,) = attachment.take([part._replace(position=1 << 40)])
+    part = next(each for each in attachment.references if isinstance(each, SequencedParts))
+    (outcome,) = attachment.take([replace(part, position=1 << 40)])
     assert outcome.repeated == ((part.position, 1 << 40),)
     assert outcome.complete is None
     assert outcome.record is not None
@@ -114,8 +124,8 @@ def test_what_comes_late_is_known_for_what_it_is(tmp_path: Path) -> None:
 def test_what_has_no_key_leaves_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.pipeline.assemble.assemble_key.WITHOUT_KEY_AT_ONCE", 2)
     attachment = Attachment(tmp_path, sent(1))
-    refusal = Reference("s", b"", 1, What.REFUSED, 0, (1,), (1,), ("code", "row", -1, "why"))
-    refused = [refusal._replace(position=position) for position in range(1, 6)]
+    refusal = RefusedMessage("s", b"", 1, (1,), (1,), "code", "row", -1, "why")
+    refused = [replace(refusal, position=position) for position in range(1, 6)]
     told = outcomes(attachment.tester.test(("s", b""), rows(refused)))
     assert [each.position for one in told for each in one.refused] == [1, 2, 3, 4, 5]
     assert attachment.tester.peekValueState("open", ("s", b"")) is None
@@ -172,11 +182,11 @@ def test_headers_remember_from_batch_to_batch(tmp_path: Path) -> None:
     messages = [each._replace(source="s") for each in (first, first, contradicting)]
     archive = journalled(tmp_path / "journal", messages, batch=1)
     tester = TwsTester(HeaderProcessor(job(tmp_path)), timeMode="ProcessingTime")
-    headers = [each for each in all_references(archive) if each.what == What.HEADER]
+    headers = [each for each in all_references(archive) if isinstance(each, Header)]
     said = [tester.test("s", rows([each])) for each in headers]
-    assert [[row.what for row in one] for one in said] == [
-        [What.DIALECTS, What.ADDRESS, What.CLAIM],
-        [What.REPEATED],
-        [What.REFUSED],
+    assert [[row.kind for row in one] for one in said] == [
+        [ReferenceKind.DIALECTS, ReferenceKind.MESSAGE, ReferenceKind.CLAIM],
+        [ReferenceKind.REPEATED],
+        [ReferenceKind.REFUSED],
     ]
     assert {name for one in said for row in one for name in row.asDict()} == set(SCHEMA.names)

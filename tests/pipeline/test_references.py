@@ -18,19 +18,28 @@ from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.framing.message_events import is_header, read_event
 from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.errors import InvalidInputError
-from app.model.event import PartArrived
+from app.model.event import PartArrived, Unsequenced
 from app.model.message import PhysicalMessage, Position
+from app.model.records import MessageRecord
 from app.pipeline.references.lazy_bodies import JournalBatch
 from app.pipeline.references.message_references import (
     LONGEST_ANSWER,
     LONGEST_COUNT,
+    AttachmentClaim,
+    CommonDialects,
+    Header,
+    MessageBegun,
+    MessageEvent,
     Reference,
-    What,
+    ReferenceKind,
+    RefusedMessage,
+    RepeatedHeader,
+    SequencedParts,
     from_batch,
     references,
     references_at,
     to_batch,
-    unpacked_detail,
+    unpacked_answer,
 )
 from app.testing.reference_passes import all_references, batches, journalled
 from tests.support import mixed_journal
@@ -72,15 +81,18 @@ def one_by_one(position: int, message: PhysicalMessage) -> tuple[Any, ...]:
 
 
 def unfolded(reference: Reference) -> list[tuple[Any, ...]]:
-    source, key, position, what, first, sizes, received_at, detail = reference
-    if what == What.HEADER:
-        return [(source, position, "header")]
-    if what == What.PARTS:
+    source, position = reference.source, reference.position
+    if isinstance(reference, SequencedParts):
         return [
-            (source, position + place, PartArrived(key, first + place, size), received)
-            for place, (size, received) in enumerate(zip(sizes, received_at, strict=True))
+            (source, position + place, PartArrived(reference.key, reference.number + place, size), received)
+            for place, (size, received) in enumerate(zip(reference.sizes, reference.received_at, strict=True))
         ]
-    return [(source, position, detail, *received_at)] if what == What.EVENT else [(source, position, detail)]
+    if isinstance(reference, MessageEvent):
+        return [(source, position, reference.event, *reference.received_at)]
+    if isinstance(reference, RefusedMessage):
+        return [(source, position, (reference.code, reference.row, reference.at, reference.why))]
+    assert isinstance(reference, Header)
+    return [(source, position, "header")]
 
 
 def check(sent: Sequence[PhysicalMessage]) -> None:
@@ -118,15 +130,15 @@ def test_parts_in_a_row_are_one_reference(tmp_path: Path) -> None:
         for number in (1, 2, 3, 4, 6, 7)
     ]
     assert all_references(journalled(tmp_path, sent, batch=10)) == [
-        Reference("a", key, Position(1, 0, 0).pack(), What.PARTS, 1, [1, 2, 3, 4], [9] * 4),
-        Reference("a", key, Position(1, 0, 4).pack(), What.PARTS, 6, [6, 7], [9] * 2),
+        SequencedParts("a", key, Position(1, 0, 0).pack(), [1, 2, 3, 4], [9] * 4, 1),
+        SequencedParts("a", key, Position(1, 0, 4).pack(), [6, 7], [9] * 2, 6),
     ]
 
 
 def test_a_header_is_carried_with_its_body(tmp_path: Path) -> None:
     sent = mixed_journal.traffic(Random(2), 6, 1000)
     archive = journalled(tmp_path, sent)
-    carried = [each.detail for each in all_references(archive) if each.what == What.HEADER]
+    carried = [each.message for each in all_references(archive) if isinstance(each, Header)]
     assert carried == [each for each in sent if is_header(each)]
     assert all(type(each.body) is bytes for each in carried)
 
@@ -134,14 +146,16 @@ def test_a_header_is_carried_with_its_body(tmp_path: Path) -> None:
 def test_rows_keep_what_references_say() -> None:
     entry = AttachmentDefinition(AttachmentKind.DATA_SET, b"k" * 16, "WORK", "é", "described", 1, 2)
     said = [
-        Reference("a", b"k", 1, What.CLAIM, 0, (), (5,), Claim("message", 3, entry, 7, "00-trace")),
-        Reference("a", b"k", 1, What.HEADER, 0, (), (5,), ("any", b"thing")),
-        Reference("é", b"", 1 << 62, What.DIALECTS, 3, (1, 2), (3, -4), None),
+        SequencedParts("a", b"k", 9, [3, 4], [5, 6], 7),
+        MessageEvent("a", b"k", 1, [2], [5], Unsequenced(b"k", (1, 2), 2)),
+        Header("a", b"", 1, [], [5], PhysicalMessage("a", "any", body=b"thing")),
+        RefusedMessage("a", b"", 1, [1], [5], "code", "row", -1, "why"),
+        MessageBegun("a", b"k", 1, [1], [5], MessageRecord("m", "a", b"h", b"a", 8, bytes(24), ("x",), 1, 3)),
+        AttachmentClaim("a", b"k", 1, [], [5], Claim("message", 3, entry, 7, "00-trace")),
+        RepeatedHeader("a", b"", 1, [1], [5], 8),
+        CommonDialects("é", b"", 1 << 62, [1, 2], [3, -4], 5),
     ]
-    found = [
-        each._replace(sizes=tuple(each.sizes), received_at=tuple(each.received_at))
-        for each in from_batch(to_batch(said))
-    ]
+    found = list(from_batch(to_batch(said)))
     assert found == said
 
 
@@ -153,8 +167,8 @@ def test_unsequenced_messages_are_found_in_columns(tmp_path: Path) -> None:
     ]
     archive = journalled(tmp_path, sent)
     rows = [row for first, batch in batches(archive) for row in references(batch, first).to_pylist()]
-    counts = [row["detail"] for row in rows if row["what"] == What.COUNT]
-    answers = [unpacked_detail(row["detail"])[0] for row in rows if row["what"] == What.ANSWER]
+    counts = [row["detail"] for row in rows if row["kind"] == ReferenceKind.COUNT]
+    answers = [unpacked_answer(row["detail"])[0] for row in rows if row["kind"] == ReferenceKind.ANSWER]
     assert len(counts) >= 4
     bodies = [
         bytes(each.body)

@@ -7,19 +7,23 @@ from random import Random
 import pytest
 
 from adapters.sql_catalog import SqlCatalog
-from app.main import SystemClock
 from app.model.message import PhysicalMessage
 from app.pipeline.commit.commit import Committer
-from app.pipeline.job.job import open_job
 from app.pipeline.references.header_pass import HeaderPass
-from app.pipeline.references.message_references import Reference, What
+from app.pipeline.references.message_references import (
+    AttachmentClaim,
+    CommonDialects,
+    MessageBegun,
+    Reference,
+    ReferenceKind,
+    RepeatedHeader,
+)
 from app.pipeline.references.retired_headers import Retired, retired_headers
-from app.pipeline.run import runs
-from app.pipeline.run.runs import ReprocessingScope
+from app.pipeline.run.batch import ReprocessingScope, process, unfinished
 from app.testing.host_results import settings
 from tests.support.damaged_archive import Killed, die_after
 from tests.support.header_apart import HeaderApart
-from tests.support.passes import LocalPasses, job_of, run_batch
+from tests.support.local_steps import LocalSteps, committer_of, found_up_to, opened_run, run_batch
 from tests.support.sas_client import Program, binary_file, message
 
 
@@ -40,10 +44,9 @@ def begun(tmp_path: Path) -> HeaderApart:
 
 
 def commit_to(archive: HeaderApart, last: int) -> None:
-    passes, job = LocalPasses(), job_of(archive.out, archive.journal).anew()
-    with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
-        committer = Committer(open_job(job), catalog, SystemClock(), passes.table_writer(job))
-        committer.commit(*passes.news(job, last, committer.progress))
+    with opened_run(archive.out, archive.journal) as run:
+        committer = committer_of(run)
+        committer.commit(found_up_to(run, last, committer.progress))
 
 
 def test_a_batch_finishes_what_a_retired_header_has_announced(whole: HeaderApart, begun: HeaderApart) -> None:
@@ -62,9 +65,9 @@ def test_the_commit_of_a_stream_is_ended_without_the_header(
         with pytest.raises(Killed):
             commit_to(begun, last)
     begun.retire_header()
-    job = job_of(begun.out, begun.journal).anew()
-    with closing(SqlCatalog(settings(begun.out).catalog_url)) as catalog:
-        runs.resolve(LocalPasses(), job, catalog, SystemClock())
+    with opened_run(begun.out, begun.journal) as run:
+        for interrupted in unfinished(run):
+            process(LocalSteps(), run, interrupted)
     if last == 3:
         assert run_batch(begun.out, begun.journal) is not None
     begun.assert_same_as(whole)
@@ -75,10 +78,9 @@ def test_processing_again_takes_nothing_from_what_is_open(begun: HeaderApart) ->
     with closing(SqlCatalog(settings(begun.out).catalog_url)) as catalog:
         before = {record.id: record for record in catalog.attachments_by_id(_listed(catalog))}
     begun.retire_header()
-    job = job_of(begun.out, begun.journal).anew()
     (begun.journal / f"{4:010}.arrows").rename(begun.journal.with_name("held"))
+    assert run_batch(begun.out, begun.journal, ReprocessingScope(from_segment=1)) is not None
     with closing(SqlCatalog(settings(begun.out).catalog_url)) as catalog:
-        runs.run(LocalPasses(), job, catalog, SystemClock(), ReprocessingScope(from_segment=1))
         assert {record.id: record for record in catalog.attachments_by_id(_listed(catalog))} == before
 
 
@@ -89,7 +91,8 @@ def _listed(catalog: SqlCatalog) -> list[str]:
 def test_nothing_is_asked_of_the_catalog_while_all_segments_are_there(begun: HeaderApart) -> None:
     with closing(SqlCatalog(settings(begun.out).catalog_url)) as catalog:
         assert retired_headers(catalog, {1, 2, 3, 4}) == Retired()
-        assert {each.what for each in retired_headers(catalog, {2, 3, 4}).references} == {What.ADDRESS, What.CLAIM}
+        found = {each.kind for each in retired_headers(catalog, {2, 3, 4}).references}
+        assert found == {ReferenceKind.MESSAGE, ReferenceKind.CLAIM}
 
 
 def test_later_headers_are_judged_by_those_that_are_retired() -> None:
@@ -99,9 +102,12 @@ def test_later_headers_are_judged_by_those_that_are_retired() -> None:
     def read(retired: Retired, one: PhysicalMessage, position: int) -> list[Reference]:
         return list(HeaderPass(retired.remembered("s"), lambda each: each, 9).read(position, one))
 
-    narrowed, *first = read(Retired(), listing, 1)
-    assert [each.what for each in (narrowed, *first)] == [What.DIALECTS, What.ADDRESS, What.CLAIM]
-    (again,) = (each for each in read(Retired(tuple(first)), listing, 5) if each.what != What.DIALECTS)
-    assert (again.what, again.detail) == (What.REPEATED, 1)
-    assert [each.what for each in read(Retired(), bare, 5)] == [What.DIALECTS, What.ADDRESS], "more than are known"
-    assert [each.what for each in read(Retired((), {"s": narrowed.detail}), bare, 5)] == [What.ADDRESS]
+    narrowed, begun, claim = read(Retired(), listing, 1)
+    assert isinstance(narrowed, CommonDialects)
+    assert isinstance(begun, MessageBegun)
+    assert isinstance(claim, AttachmentClaim)
+    (again,) = (each for each in read(Retired((begun, claim)), listing, 5) if not isinstance(each, CommonDialects))
+    assert isinstance(again, RepeatedHeader)
+    assert again.first_position == 1
+    assert [*map(type, read(Retired(), bare, 5))] == [CommonDialects, MessageBegun], "more than are known"
+    assert [*map(type, read(Retired((), {"s": narrowed.dialects}), bare, 5))] == [MessageBegun]

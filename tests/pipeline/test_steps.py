@@ -60,9 +60,8 @@ def test_a_header_that_is_gone_fails_its_job(tmp_path: Path) -> None:
     journalled(tmp_path / "journal", [header])
     with closing(ArrowJournal(tmp_path / "journal")) as journal:
         journal.retire(1)
-    asked = job(tmp_path)
     with pytest.raises(GatewayError, match=r"segment 1 of .* is gone"):
-        list(spark_steps.read_headers(asked, open_job(asked), "s", [Position(1, 0, 0).pack()], Remembered()))
+        list(spark_steps.fetch_headers(open_job(job(tmp_path)), "s", [Position(1, 0, 0).pack()], Remembered()))
 
 
 def test_results_do_not_depend_on_how_many_are_made_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +82,7 @@ def test_results_do_not_depend_on_how_many_are_made_together(tmp_path: Path, mon
     packed = pa.RecordBatch.from_pylist(
         [{"outcome": spark_steps.pack(each)} for each in outcomes()], spark_steps.OUTCOMES
     )
-    sent = pa.Table.from_batches(spark_steps.finish_all(job(tmp_path))([packed]))
+    sent = pa.Table.from_batches(spark_steps.finish_all(opened, [packed]))
     assert sorted(map(repr, packages.found_in(sent).results)) == sorted(map(repr, together))
 
 

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from app.pipeline.commit.tables import TableTask, plan
 from app.pipeline.job.job import Job, open_job
-from app.pipeline.run import batch
-from app.pipeline.run.batch import TABLE_TASK_COST, in_shares, table_writer
+from app.pipeline.run import spark_steps
+from app.pipeline.run.spark_steps import TABLE_TASK_COST, SparkSteps, in_shares
 from app.settings import Settings
 from tests.pipeline.tables.test_building import APP, stored
 from tests.support.tables import pupils
@@ -27,22 +27,21 @@ def test_shares_are_even_and_hold_each_task_once(sizes: list[int], shares: int) 
 
 
 def test_files_come_in_the_order_of_their_tasks(tmp_path: Path, spark: SparkSession) -> None:
-    job = Job.of(Settings.model_validate({"data": tmp_path}), str(tmp_path), in_place=False)
-    opened = open_job(job)
+    opened = open_job(Job.of(Settings.model_validate({"data": tmp_path}), str(tmp_path), in_place=False))
     assert opened.tables is not None
     data_sets = [
         stored(opened.stores.store, f"a{n}", pupils().slice(0, n % 3 + 1), member=f"T{n}")._replace(size=n << 19)
         for n in range(9)
     ]
     tasks = [task for each in plan(opened.tables, data_sets, APP, 1) for task in each.tasks]
-    written = list(table_writer(spark, job)(tasks))
+    written = list(SparkSteps(spark).write_tables(opened, tasks))
     assert [each.table for each in written] == [task.table for task in tasks] == [f"WORK.T{n}" for n in range(9)]
     assert [each.file.rows for each in written] == [n % 3 + 1 for n in range(9)]
 
 
 def test_a_worker_that_writes_tables_is_initialized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[str] = []
-    monkeypatch.setattr(batch, "at_task_start", lambda: called.append("start"))
+    monkeypatch.setattr(spark_steps, "at_task_start", lambda: called.append("start"))
     job = Job.of(Settings.model_validate({"data": tmp_path}), str(tmp_path), in_place=False)
-    assert batch._write_in_task(job, []) == []
+    assert spark_steps.write_share(job, []) == []
     assert called == ["start"]

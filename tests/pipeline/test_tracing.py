@@ -12,8 +12,8 @@ from app.pipeline.watch.batch_spans import batch_spans
 from app.settings import TraceSettings
 from app.span_names import PROCESS
 from tests.support import mixed_journal
+from tests.support.local_steps import run_batch
 from tests.support.otlp_receiver import receiving
-from tests.support.passes import run_batch
 
 SENDER = TraceContext("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", is_sampled=True)
 

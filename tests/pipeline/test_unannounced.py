@@ -22,7 +22,7 @@ from app.tables.quality import QUALITY, summed
 from app.testing.gateway_stages import service_context
 from app.testing.host_results import settings as settings_of
 from tests.support.announcing import KEY, Known, Sent, traffic
-from tests.support.passes import run_batch
+from tests.support.local_steps import run_batch
 from tests.support.sas_client import Program, message
 
 SOURCE = "orders"

@@ -17,7 +17,7 @@ from app.model.message import PhysicalMessage
 from app.testing.host_results import HostResults, assert_same, in_folder, settings, tables
 from tests.support import mixed_journal
 from tests.support.loads import messages, mixed, table
-from tests.support.passes import run_batch
+from tests.support.local_steps import run_batch
 from tests.support.sas_client import Attached, Program, binary_file, data_set, disordered
 
 SEGMENTS = 12

@@ -9,12 +9,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from app.pipeline.job.job import Job
-from app.pipeline.job.workers import Step
+from app.pipeline.job.job import OpenJob
 from app.pipeline.run import spark_steps
 from tests.support import brief_java
 
@@ -44,25 +43,20 @@ def kill_java() -> None:
     os.kill(int(daemon.rpartition(")")[2].split()[1]), signal.SIGKILL)
 
 
-def _killing(made: Callable[..., Step]) -> Callable[..., Step]:
-    def make(job: Job, *given: int | None) -> Step:
-        step = made(job, *given)
+def _killing(step: Callable[..., Iterator[pa.RecordBatch]]) -> Callable[..., Iterator[pa.RecordBatch]]:
+    def killing(opened: OpenJob, batches: Iterable[pa.RecordBatch], **given: Any) -> Iterator[pa.RecordBatch]:
+        from tests.support.failing_pipeline import kill_java  # noqa: PLC0415 - in the worker
 
-        def killing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            from tests.support.failing_pipeline import kill_java  # noqa: PLC0415 - in the worker
+        kill_java()
+        yield from step(opened, batches, **given)
 
-            kill_java()
-            yield from step(batches)
-
-        return killing
-
-    return make
+    return killing
 
 
 if __name__ == "__main__":
     from app.cli import main
 
     sys.argv = ["attachment-gateway", "pipeline", *sys.argv[1:]]
-    spark_steps.assemble_all = _killing(spark_steps.assemble_all)
+    spark_steps.assemble_and_finish = _killing(spark_steps.assemble_and_finish)
     spark_steps.finish_all = _killing(spark_steps.finish_all)
     main()

@@ -17,9 +17,10 @@ from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.pipeline.commit import packages
 from app.pipeline.commit.packages import TaskResults
-from app.pipeline.job.job import Job
+from app.pipeline.job import workers
+from app.pipeline.job.job import Job, open_run
 from app.pipeline.job.spark_session import SparkSettings, session
-from app.pipeline.run import spark_steps, streaming
+from app.pipeline.run import streaming
 from app.settings import Settings
 from tests.support.brief_java import OPTIONS
 
@@ -45,9 +46,7 @@ def run(
             _die_at(moment, batch, catalog)
         query = streaming.start(
             spark,
-            job,
-            catalog,
-            SystemClock(),
+            open_run(job, catalog, SystemClock()),
             checkpoint=str(folder / "checkpoint"),
             bytes_per_trigger=BYTES_PER_TRIGGER,
             every=None,
@@ -69,15 +68,16 @@ def _die_at(moment: str, batch: int, catalog: SqlCatalog) -> None:
             _die()
         return found
 
-    def finish_all(job: Job, known: int | None) -> Any:
+    def in_task(job: Job, step: Any) -> Any:
         nonlocal begun
         begun += 1
         if is_the_one() and moment == "at work":
             threading.Timer(AT_WORK_SECONDS, _die).start()
-        return step(job, known)
+        return prepared(job, step)
 
-    read, step = packages.found_in, spark_steps.finish_all
-    packages.found_in, spark_steps.finish_all = found_in, finish_all  # type: ignore[assignment]
+    read, prepared = packages.found_in, workers.in_task
+    packages.found_in = found_in
+    vars(streaming)["in_task"] = in_task
     if moment == "one table":
         DeltaTables.commit = _dying_after(DeltaTables.commit, is_the_one)  # type: ignore[method-assign]
     if moment == "all tables":

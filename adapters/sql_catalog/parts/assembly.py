@@ -264,7 +264,7 @@ class AssemblyPart(CatalogPart):
 
 
 def _unannounced(connection: Connection, identified: Sequence[NewEvent]) -> list[NewEvent]:
-    """Return the events about what the catalog has as unannounced. Nobody can know of anything else that waited."""
+    """Return the events about unannounced attachments of the catalog. Clients cannot know of others that waited."""
     subjects = [*dict.fromkeys(event.subject for event in identified)]
     known = {row.id for some in chunks(subjects) for row in _UNANNOUNCED.run(connection, some)}
     return [event for event in identified if event.subject in known]

@@ -75,7 +75,7 @@ _IS_UNANNOUNCED = _attachments.c.kind.is_(None)
 _IS_WAITING = _IS_UNANNOUNCED & (_attachments.c.state == AttachmentState.RECEIVING.value)
 _UNANNOUNCED = "unannounced"
 _STATE_OR_UNANNOUNCED = case((_attachments.c.kind.is_not(None), _attachments.c.state), (_IS_WAITING, _UNANNOUNCED))
-"""The state of what is announced, and whether anything else waits for its header; null for what no longer does."""
+"""The state of an announced attachment; `unannounced` for one that waits for its header, and null for any other."""
 
 _COUNTED: tuple[tuple[Table, tuple[str, ...]], ...] = (
     (catalog_tables.deliveries, tuple(DeliveryState)),

@@ -1,6 +1,6 @@
 """A catalog's database as a whole: checking it, setting it aside, copying it out and in.
 
-A copy is a SQLite file, whatever the catalog's database is, so that a backup of one can be restored into the other.
+A copy is always a SQLite file, so that a backup of one kind of database can be restored into the other.
 """
 
 import sqlite3

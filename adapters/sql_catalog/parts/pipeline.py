@@ -103,7 +103,7 @@ _LAST_ROW: ColumnElement[int] = func.coalesce(func.max(literal_column("rowid")),
 _INDEXES = text(
     "SELECT name, sql FROM main.sqlite_master WHERE type = 'index' AND tbl_name = :name AND sql NOT LIKE '% WHERE %'"
 )
-"""SQLite's indexes of a table, without those of its constraints and those with a condition."""
+"""SQLite's indexes of a table, without indexes of constraints and indexes with a condition."""
 
 
 # --- making them ------------------------------------------------------------------------------------------------------

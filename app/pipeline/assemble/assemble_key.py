@@ -31,7 +31,16 @@ from app.model.attachment import AttachmentState
 from app.model.event import PartsArrived
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, MessageRecord, PartRun
-from app.pipeline.references.message_references import Reference, What
+from app.pipeline.references.message_references import (
+    AttachmentClaim,
+    CommonDialects,
+    MessageBegun,
+    MessageEvent,
+    Reference,
+    RefusedMessage,
+    RepeatedHeader,
+    SequencedParts,
+)
 from app.tables.quality import Increment, hour_of
 
 MOST_RANGES = 1000
@@ -109,7 +118,7 @@ def assemble(
     """Apply the references under a key to its state. Each reference without a key has an outcome of its own."""
     if not key[1]:
         return [_without_key(reference) for reference in references], held
-    outcome, held = _assembled(key, sorted(references, key=attrgetter("position", "what")), held, limits)
+    outcome, held = _assembled(key, sorted(references, key=attrgetter("position", "kind")), held, limits)
     return [outcome], held
 
 
@@ -138,14 +147,14 @@ def _without_key(reference: Reference) -> KeyOutcome:
     received_at = reference.received_at[0] if reference.received_at else 0
     quality = Increment(reference.source, hour_of(received_at), messages=len(reference.sizes))
     outcome = KeyOutcome(position, position, quality)
-    match reference.what:
-        case What.REFUSED:
-            code, row, at, why = reference.detail
+    match reference:
+        case RefusedMessage(code=code, row=row, at=at, why=why):
             return outcome._replace(refused=(Refused(position, code, row, why, at),))
-        case What.REPEATED:
-            return outcome._replace(repeated=((reference.detail, position),))
-        case _:
-            return outcome._replace(dialects=reference.detail)
+        case RepeatedHeader():
+            return outcome._replace(repeated=((reference.first_position, position),))
+        case CommonDialects():
+            return outcome._replace(dialects=reference.dialects)
+    return outcome
 
 
 def _assembled(
@@ -214,17 +223,17 @@ def _kept(messages: Iterable[MessageRecord]) -> tuple[MessageRecord, ...]:
 
 
 def _apply(assembly: Assembly, source: str, reference: Reference) -> tuple[Effect, ...]:
-    _, key, position, what, first, sizes, received_at, detail = reference
-    match what:
-        case What.PARTS:
+    position, sizes, received_at = reference.position, reference.sizes, reference.received_at
+    match reference:
+        case SequencedParts():
             positions = range(position, position + len(sizes))
-            return assembly.parts(source, PartsArrived(key, first, sizes, received_at), positions)
-        case What.EVENT:
-            return assembly.apply(source, detail, position, received_at[0])
-        case What.ADDRESS:
-            return assembly.begin_message(detail)
-        case What.CLAIM:
-            return assembly.claim(source, detail, position, received_at[0])
+            return assembly.parts(source, PartsArrived(reference.key, reference.number, sizes, received_at), positions)
+        case MessageEvent():
+            return assembly.apply(source, reference.event, position, received_at[0])
+        case MessageBegun():
+            return assembly.begin_message(reference.record)
+        case AttachmentClaim():
+            return assembly.claim(source, reference.claim, position, received_at[0])
     return NOTHING
 
 

@@ -25,11 +25,16 @@ from app.model.attachment import AttachmentState
 from app.model.identity import attachment_id
 from app.model.records import AttachmentRecord, PartRun
 from app.pipeline.assemble.assemble_key import NOT_FETCHED, KeyOutcome, assemble_news, by_key
-from app.pipeline.references.message_references import SCHEMA, What, from_batch, unpacked_claim, unpacked_detail
+from app.pipeline.references.message_references import (
+    SCHEMA,
+    UNSEQUENCED,
+    ReferenceKind,
+    from_batch,
+    unpacked_answer,
+    unpacked_claim,
+    unpacked_message,
+)
 from app.tables.quality import Increment, hour_of
-
-_UNSEQUENCED = (What.COUNT, What.ANSWER)
-"""The kinds of the reference to the application message of a plain message."""
 
 Rows = npt.NDArray[np.int64]
 
@@ -108,19 +113,19 @@ class _Attachments(NamedTuple):
     @classmethod
     def of(cls, rows: pa.RecordBatch, starts: Rows, known: int | None) -> "_Attachments | None":
         """Find the attachments of which all rows are after the position `known`; None if there are none."""
-        what, positions = rows.column("what").to_numpy(), rows.column("position").to_numpy()
+        kinds, positions = rows.column("kind").to_numpy(), rows.column("position").to_numpy()
         firsts, ends = rows.column("first").to_numpy(), _ends(rows.column("sizes"), 4)
         lengths = np.diff(ends, prepend=0)
         heights = np.diff(np.append(starts, len(rows)))
         group = np.repeat(np.arange(len(starts)), heights)
-        order = np.lexsort((positions, what, group))  # parts by position, then the claim, then the count
-        is_part = what[order] == What.PARTS
+        order = np.lexsort((positions, kinds, group))  # parts by position, then the claim, then the count
+        is_part = kinds[order] == ReferenceKind.PARTS
         parts_in_row = np.where(is_part, lengths[order], 0)
         earlier = np.cumsum(parts_in_row) - parts_in_row
         continues = firsts[order] == earlier - np.repeat(earlier[starts], heights) + 1
         is_plain = (heights > 2) & np.logical_and.reduceat(continues | ~is_part, starts)
-        for kind, number in ((What.PARTS, heights - 2), (What.CLAIM, 1), (What.COUNT, 1)):
-            is_plain &= np.add.reduceat(what == kind, starts, dtype=np.int64) == number
+        for kind, number in ((ReferenceKind.PARTS, heights - 2), (ReferenceKind.CLAIM, 1), (ReferenceKind.COUNT, 1)):
+            is_plain &= np.add.reduceat(kinds == kind, starts, dtype=np.int64) == number
         if known is not None:
             is_plain &= np.minimum.reduceat(positions, starts) > known
         if not is_plain.any():
@@ -221,12 +226,12 @@ def _least_count(body: bytes, dialects: int, most: int) -> int | None:
 
 def _messages(rows: pa.RecordBatch, starts: Rows, known: int | None) -> Iterator[tuple[KeyOutcome, list[int]]]:
     """Yield the outcomes of plain messages, each with its two rows, which are after the position `known`."""
-    what, positions = rows.column("what").to_numpy(), rows.column("position").to_numpy()
+    kinds, positions = rows.column("kind").to_numpy(), rows.column("position").to_numpy()
     heights = np.diff(np.append(starts, len(rows)))
     lines = starts[heights == 2, None] + np.arange(2)
-    lines = np.take_along_axis(lines, np.argsort(what[lines], axis=1), axis=1)
-    addresses, others = what[lines].T
-    is_plain = (addresses == What.ADDRESS) & np.isin(others, _UNSEQUENCED)
+    lines = np.take_along_axis(lines, np.argsort(kinds[lines], axis=1), axis=1)
+    addresses, others = kinds[lines].T
+    is_plain = (addresses == ReferenceKind.MESSAGE) & np.isin(others, UNSEQUENCED)
     if known is not None:
         is_plain &= (positions[lines] > known).all(axis=1)
     lines = lines[is_plain]
@@ -235,18 +240,18 @@ def _messages(rows: pa.RecordBatch, starts: Rows, known: int | None) -> Iterator
         lines.tolist(),
         _values(rows, "key", headers),
         _values(rows, "detail", headers),
-        (what[applications] == What.ANSWER).tolist(),
+        (kinds[applications] == ReferenceKind.ANSWER).tolist(),
         _values(rows, "detail", applications),
         positions[lines].tolist(),
         _numbers(rows, "received_at", "<i8", headers)[0].tolist(),
     )
     for taken, key, detail, is_held, answer, (begin, end), received_at in zip(*columns, strict=True):
-        message = unpacked_detail(detail)
+        message = unpacked_message(detail)
         if begin > end or message_address(message) != address_of((message.source, key)):
             continue
         quality = Increment(message.source, hour_of(received_at), 2)
         if is_held:
-            body, format_, ccsid = unpacked_detail(answer)
+            body, format_, ccsid = unpacked_answer(answer)
             found = answered(message, NOT_FETCHED._replace(body=body, format=format_, ccsid=ccsid))
             yield KeyOutcome(begin, end, quality, messages=(found,)), taken
         else:

@@ -5,15 +5,13 @@ new would be taken for known and left out. So progress is recorded with its jour
 transactions (`app.service.tables.table_reader.application`). Results of several journals are refused.
 """
 
-from collections.abc import Iterator
-
 import structlog
 
 from app.model.errors import GatewayError
 from app.model.message import Position
 from app.pipeline.commit import commit_intent as intents
-from app.pipeline.job.job import Opened
-from app.ports import Catalog, TableStore
+from app.pipeline.job.job import OpenRun
+from app.ports import TableStore
 from app.service.tables.table_reader import APPLICATION, application
 from app.tables.quality import QUALITY
 
@@ -22,26 +20,31 @@ _OF_ITS_OWN = "give each journal results of its own (--out, or a catalog, conten
 log = structlog.stdlib.get_logger(__name__)
 
 
-def claim(opened: Opened, catalog: Catalog) -> str:
+def claim(run: OpenRun) -> str:
     """Bind results to the journal of an archive, and return its name.
 
     Raises GatewayError, and changes nothing, if the catalog, the tables or an unfinished commit are of another journal.
     """
-    identity, name = opened.archive.identity(), intents.journal_name(opened.archive, opened.place)
-    what = f"the archive {opened.place} is journal {name}"
-    if opened.tables is not None:
-        for table, other in _others(opened.tables, application(name)):
-            raise GatewayError(f"the table {table} has rows of journal {other}, and {what}: {_OF_ITS_OWN}")
-    begun = intents.begun(opened.stores.store)
-    if begun is not None and begun.journal not in {name, opened.place}:
+    place = run.job.journal
+    identity, name = run.archive.identity(), intents.journal_name(run.archive, place)
+    what = f"the archive {place} is journal {name}"
+    if run.tables is not None:
+        for table in run.tables.names():
+            for other in run.tables.applications(table):
+                if not other.startswith(APPLICATION) or other == application(name):
+                    continue
+                journal = other.removeprefix(application(""))
+                raise GatewayError(f"the table {table} has rows of journal {journal}, and {what}: {_OF_ITS_OWN}")
+    begun = intents.begun(run.stores.store)
+    if begun is not None and begun.journal not in {name, place}:
         raise GatewayError(
             f"the content store has a commit of journal {begun.journal} that was interrupted, and {what}: {_OF_ITS_OWN}"
         )
     if identity is not None:
-        catalog.claim(identity, opened.place)
-    elif (bound := catalog.journal_identity()) is not None and opened.archive.segments():
+        run.catalog.claim(identity, place)
+    elif (bound := run.catalog.journal_identity()) is not None and run.archive.segments():
         raise GatewayError(
-            f"the catalog has results of journal {bound.id}, and the segments in {opened.place} do not say which "
+            f"the catalog has results of journal {bound.id}, and the segments in {place} do not say which "
             f"journal they are of: {_OF_ITS_OWN}"
         )
     return name
@@ -55,12 +58,3 @@ def warn_of_lacking_rows(tables: TableStore, name: str, progress: int | None) ->
         log.warning(
             "older_tables_found", from_segment=first, hint=f"`pipeline batch --again-from {first}` adds their rows"
         )
-
-
-def _others(tables: TableStore, own: str) -> Iterator[tuple[str, str]]:
-    """Yield the tables with rows of other journals, each with one of these."""
-    prefix = application("")
-    for table in tables.names():
-        for each in tables.applications(table):
-            if each.startswith(APPLICATION) and each != own:
-                yield table, each.removeprefix(prefix)

@@ -20,8 +20,10 @@ from app.model.message import Position
 from app.model.records import AttachmentRecord, Checkpoint, MessageRecord
 from app.pipeline.commit import tables
 from app.pipeline.commit.archive_ownership import claim
-from app.pipeline.commit.commit_intent import Intent, begin, end
-from app.pipeline.commit.packages import Package, finished_in, results_in, without
+from app.pipeline.commit.changes import Changes, TableChanges
+from app.pipeline.commit.commit_intent import IntendedBatch, begin, end
+from app.pipeline.commit.packages import Package, TaskResults, finished_in, results_in, without
+from app.pipeline.commit.reprocessing import Reprocessing, replace_rows
 from app.pipeline.commit.result_changes import (
     begun,
     checkpoint_of,
@@ -35,9 +37,9 @@ from app.pipeline.commit.result_changes import (
 )
 from app.pipeline.commit.tables import CommittedTable, TableTask, Written
 from app.pipeline.finish.finish_outcomes import Result, with_content
-from app.pipeline.job.job import Opened
+from app.pipeline.job.job import OpenRun
 from app.pipeline.read.segment_gaps import Gaps
-from app.ports import PACKED_AT_ONCE, Catalog, Clock
+from app.ports import PACKED_AT_ONCE
 from app.service.assembling import finished_in_checkpoint
 from app.service.events.event_entries import complete_messages, lone_message_events
 from app.service.events.event_spans import ratio_of
@@ -81,65 +83,93 @@ class CommittedBatch(NamedTuple):
 
 
 class Committer:
-    """Commits the batches of one job, one after the other, in the driver's process.
+    """Commits the batches of a run, one after the other, in the driver's process.
 
     `progress` is the packed position that the catalog has reached.
     """
 
-    def __init__(self, opened: Opened, catalog: Catalog, clock: Clock, write_tables: WriteTables) -> None:
-        self._opened, self._catalog, self._clock, self._write_tables = opened, catalog, clock, write_tables
-        self.progress = catalog.progress()
+    def __init__(self, run: OpenRun, write_tables: WriteTables) -> None:
+        self._run, self._catalog, self._clock, self._write_tables = run, run.catalog, run.clock, write_tables
+        self.progress = run.catalog.progress()
         self._journal: str | None = None
 
-    def commit(
-        self,
-        results: Sequence[Result],
-        packages: Sequence[Package] = (),
-        *,
-        left_behind: Collection[str] | None = None,
-    ) -> CommittedBatch | None:
-        """Commit the results of a batch, one by one and in packages. Return None for a batch without messages.
+    def commit(self, found: TaskResults, batch: IntendedBatch | None = None) -> CommittedBatch | None:
+        """Commit what a batch has found. Return None for new messages if there are none.
 
-        Attachments that are complete in the catalog are finished too, of these only `left_behind` if it is given.
+        Without `batch`, it is all messages after the last commit. Attachments that are complete in the catalog are
+        finished with new messages, unless `batch.left_behind` limits them.
 
         Raises GatewayError when another process has committed since the last batch, or since this object was made.
         """
-        if not results and not packages:
+        again = None if batch is None else batch.again
+        if again is None and not found:
             return None
         if self._journal is None:
-            self._journal = claim(self._opened, self._catalog)
-        reached = max([result.reached for result in results] + [package.reached for package in packages])
+            self._journal = claim(self._run)
+        now = self._clock.now()
+        if batch is not None and again is not None:
+            self._require_alone()
+            return self._commit(Reprocessing(self._run, batch, again).changes(found.results, now), now)
+        reached = max(*(each.reached for each in found.results), *(each.reached for each in found.packages), 0)
         progress = self._catalog.progress()
         if progress is not None and progress >= reached:
-            results = [*results, *results_in(packages, self._catalog)]
+            results = [*found.results, *results_in(found.packages, self._catalog)]
             self._drop_unfinished(results)
             self._complete_messages(results)
             return CommittedBatch(reached, was_known=True)
-        if progress != self.progress:
+        self._require_alone()
+        return self._commit(self._new(found, reached, None if batch is None else batch.left_behind, now), now)
+
+    def _require_alone(self) -> None:
+        if self._catalog.progress() != self.progress:
             raise GatewayError(
                 "another process commits to this catalog: stop the other pipeline, or the gateway that assembles"
             )
-        known, packages = self._apart(packages)
-        results = [*results, *known]
+
+    def _commit(self, changes: Changes, now: int) -> CommittedBatch:
+        """Commit changes: to the tables, then to the catalog."""
+        store = self._run.stores.store
+        begin(store, changes.batch)
+        added = self._commit_tables(changes)
+        self._require_alone()
+        self._place(changes.results)
+        complete = self._commit_catalog(changes, now)
+        if not changes.is_again:
+            self.progress = changes.reached
+        self._complete_messages(changes.results, complete, changes.packages)
+        if staged := [result.staged_object for result in changes.results if result.staged_object is not None]:
+            store.delete_all(staged)
+        end(store)
+        return outcome(changes, added, now, self._clock.now())
+
+    # --- new messages -------------------------------------------------------------------------------------------------
+
+    def _new(self, found: TaskResults, reached: int, left_behind: Collection[str] | None, now: int) -> Changes:
+        """Return the changes by new messages."""
+        known, packages = self._apart(found.packages)
+        results = [*found.results, *known]
         others = list(self._left_behind(results, reached, left_behind))
-        now = self._clock.now()
         results = self._completed([*results, *others], now)
-        store = self._opened.stores.store
         left = tuple(other.record.id for other in others if other.record is not None)
-        begin(store, Intent(self._journal, Position.unpack(reached).segment, self.progress, left))
         quality = quality_rows(chain(qualities(results), *(package.quality for package in packages)))
         news = list(self._news(results))
-        added = self._commit_tables(news, packages, quality, (application(self._journal), reached), now)
-        complete = self._commit_catalog(results, packages, ids_of(news), reached, now)
-        self.progress = reached
-        self._complete_messages(results, complete, packages)
-        end(store)
-        found = summary(results, quality, reached, added)
-        return found._replace(
-            finished=found.finished + sum(len(package.attachments) for package in packages),
-            traced=_traced(chain(traces(news), *(package.traces for package in packages)), added),
-            began_at=now,
-            ended_at=self._clock.now(),
+        packaged = (tables.with_finished_at(package.files, now) for package in packages)
+        return Changes(
+            IntendedBatch(self._journal or "", Position.unpack(reached).segment, self.progress, left),
+            reached,
+            results,
+            TableChanges(
+                [*data_sets(news), *chain.from_iterable(package.data_sets for package in packages)],
+                pa.concat_tables([tables.file_rows(files(news)), *packaged]),
+                quality,
+            ),
+            counted=results,
+            quality=quality,
+            damaged=damaged_segments(results),
+            finished=frozenset(ids_of(news)),
+            traced=tuple(chain(traces(news), *(package.traces for package in packages))),
+            packages=packages,
+            received=tuple(increments(quality)),
         )
 
     def _apart(self, packages: Sequence[Package]) -> tuple[list[Result], list[Package]]:
@@ -156,33 +186,8 @@ class Committer:
 
     def _completed(self, results: Iterable[Result], now: int) -> list[Result]:
         """Return results with the time (µs) of finishing, and with the traces that begin here."""
-        ratio = ratio_of(self._opened.stores.settings.traces)
+        ratio = ratio_of(self._run.stores.settings.traces)
         return [begun(dated(result, now), ratio) for result in results]
-
-    # --- tables -------------------------------------------------------------------------------------------------------
-
-    def _commit_tables(
-        self,
-        news: Sequence[Result],
-        packages: Sequence[Package],
-        quality: pa.Table,
-        transaction: tuple[str, int],
-        now: int,
-    ) -> tuple[CommittedTable, ...]:
-        store = self._opened.tables
-        if store is None:
-            return ()
-        new_data_sets = chain(data_sets(news), *(package.data_sets for package in packages))
-        plans = tables.plan(store, new_data_sets, *transaction)
-        written = list(self._write_tables([task for each in plans for task in each.tasks]))
-        committed = tables.commit(plans, written, store, *transaction)
-        packaged = (tables.with_finished_at(package.files, now) for package in packages)
-        own: tuple[tuple[str, pa.Table], ...] = (
-            (tables.FILES, pa.concat_tables([tables.file_rows(files(news)), *packaged])),
-            (tables.QUALITY, quality),
-        )
-        appended = [tables.append(store, name, rows, *transaction) for name, rows in own]
-        return (*committed, *(each for each in appended if each is not None))
 
     def _news(self, results: Sequence[Result]) -> Iterator[Result]:
         """Return the finished attachments that no earlier batch has finished and that have not been deleted
@@ -197,32 +202,62 @@ class Committer:
             [result.finished.id for result in results if result.finished is not None]
         )
 
-    # --- the catalog --------------------------------------------------------------------------------------------------
+    # --- tables and catalog -------------------------------------------------------------------------------------------
 
-    def _commit_catalog(
-        self, results: Sequence[Result], packages: Sequence[Package], news: set[str], reached: int, now: int
-    ) -> set[str]:
-        """Save packages and results in the catalog: packages, and many finished attachments, in several transactions
-        beforehand.
+    def _commit_tables(self, changes: Changes) -> tuple[CommittedTable, ...]:
+        store, rows = self._run.tables, changes.tables
+        if store is None:
+            return ()
+        transaction = application(changes.batch.journal), changes.reached
+        plans = (
+            tables.plan(store, rows.data_sets, *transaction)
+            if rows.replaced is None
+            else tables.plan_again(store, rows.data_sets)
+        )
+        written = list(self._write_tables([task for plan in plans for task in plan.tasks]))
+        if rows.replaced is not None:
+            return tuple(replace_rows(store, rows, plans, written))
+        committed = tables.commit(plans, written, store, *transaction)
+        own = ((tables.FILES, rows.files), (tables.QUALITY, rows.quality))
+        appended = [tables.append(store, name, each, *transaction) for name, each in own]
+        return (*committed, *(each for each in appended if each is not None))
 
-        They change nothing for a batch that is run again. Return the messages that this completes: those of which all
-        attachments are among the `news` or in packages.
+    def _place(self, results: Iterable[Result]) -> None:
+        """Give staged content the name of its attachment's object."""
+        store = self._run.stores.store
+        for result in results:
+            if (
+                result.staged_object is not None
+                and result.finished is not None
+                and result.finished.object_name is not None
+            ):
+                with store.create(result.finished.object_name) as target:
+                    for piece in store.read(result.staged_object):
+                        target.write(piece)
+
+    def _commit_catalog(self, changes: Changes, now: int) -> set[str]:
+        """Save changes in the catalog, most of them in transactions before the last one.
+
+        Those change nothing if the batch is run again. Return the messages that new ones complete, of which all
+        attachments are finished with this batch.
         """
-        added, refused = self._add_finished(packages, now)
+        added, refused = self._add_finished(changes.packages, now)
         complete = self._add_messages(added, now)
-        news = news.union(*(package.attachments for package in added))
-        results = [*results, *self._completed(results_in(refused, self._catalog), now)]
-        finished = [result for result in results if result.finished is not None]
-        split = len(finished) - len(finished) % AT_ONCE if len(finished) > AT_ONCE else 0
-        for start in range(0, split, AT_ONCE):
-            news = news - self._take(checkpoint_of(finished[start : start + AT_ONCE], now))
-        rest = [result for result in results if result.finished is None]
-        checkpoint = checkpoint_of([*finished[split:], *rest], now)
-        checkpoint.progress = reached
-        messages = chain.from_iterable(result.messages for result in results)
-        checkpoint.events += lone_message_events(filter(_is_answered, messages), now)
-        complete |= finished_in_checkpoint.complete(checkpoint, news, now)
+        finished = changes.finished.union(*(package.attachments for package in added))
+        results = [*changes.results, *self._completed(results_in(refused, self._catalog), now)]
+        *earlier, last = _transactions(results, changes)
+        for some in earlier:
+            finished -= self._take(_checkpoint(some, changes, now))
+        checkpoint = _checkpoint(last, changes, now)
+        checkpoint.removed_attachments += changes.removed
+        if not changes.is_again:
+            checkpoint.progress = changes.reached
+            messages = chain.from_iterable(result.messages for result in results)
+            checkpoint.events += lone_message_events(filter(_is_answered, messages), now)
+            complete |= finished_in_checkpoint.complete(checkpoint, finished, now)
         self._take(checkpoint)
+        for entry in changes.healed:
+            self._catalog.set_quarantine_state(entry, "replayed")
         return complete
 
     def _add_finished(self, packages: Iterable[Package], now: int) -> tuple[list[Package], list[Package]]:
@@ -244,7 +279,7 @@ class Committer:
         return self._catalog.add_finished([package.finished_rows for package in packages], now, left_out)
 
     def _add_messages(self, packages: Sequence[Package], now: int) -> set[str]:
-        """Add the messages of packages. Return those of which all attachments are in packages: they are complete."""
+        """Add the messages of packages. Return the complete ones: all of their attachments are in packages."""
         finished = set().union(*(package.attachments for package in packages))
         complete: set[str] = set()
         for some in _groups([package for package in packages if package.messages]):
@@ -263,7 +298,7 @@ class Committer:
             record = self._catalog.attachment(attachment_id)
             name = objects.get(attachment_id)
             if name is not None and record is not None and record.state is AttachmentState.DELETED:
-                self._opened.stores.store.delete(name)
+                self._run.stores.store.delete(name)
         return missed
 
     def _drop_unfinished(self, results: Sequence[Result]) -> None:
@@ -276,7 +311,7 @@ class Committer:
         finished = {record.id for record in self._known(results) if record.state is AttachmentState.FINISHED}
         for attachment_id, name in objects.items():
             if name is not None and attachment_id not in finished:
-                self._opened.stores.store.delete(name)
+                self._run.stores.store.delete(name)
 
     def _left_behind(self, results: Sequence[Result], reached: int, only: Collection[str] | None) -> Iterator[Result]:
         """Yield results of attachments that are complete in the catalog and not in this batch.
@@ -288,14 +323,18 @@ class Committer:
             if record.id in found or (only is not None and record.id not in only):
                 continue
             quality = Increment(record.source, hour_of(record.first_received_at))
-            complete, stores = CompleteAttachment(record, self._catalog.part_runs(record.id)), self._opened.stores
+            complete, stores = CompleteAttachment(record, self._catalog.part_runs(record.id)), self._run.stores
             yield with_content(Result(reached, quality, record), read_or_reject(complete, stores), stores)
 
     def _complete_messages(
         self, results: Sequence[Result], complete: Container[str] = (), packages: Sequence[Package] = ()
     ) -> None:
         """Complete the messages that these results leave without anything missing, apart from those that are."""
-        finished = [(_message(result), result.finished.id) for result in results if result.finished is not None]
+        finished = [
+            ((each.record and each.record.message_id) or "", each.finished.id)
+            for each in results
+            if each.finished is not None
+        ]
         finished += [(message or "", each) for package in packages for each, message in package.attachments.items()]
         # The catalog asks once for attachments of one message that are together.
         waiting = [each for message, each in sorted(pair for pair in finished if pair[0] not in complete)]
@@ -313,35 +352,47 @@ def _groups(packages: Sequence[Package]) -> Iterator[Sequence[Package]]:
     return (packages[at : at + PACKED_AT_ONCE] for at in range(0, len(packages), PACKED_AT_ONCE))
 
 
-def _message(result: Result) -> str:
-    """Return the message of a result's attachment."""
-    return (result.record and result.record.message_id) or ""
+def _transactions(results: Sequence[Result], changes: Changes) -> list[list[Result]]:
+    """Return the results of each transaction. Those of new messages that are unfinished are in the last one, with its
+    progress."""
+    finished = [result for result in results if result.finished is not None]
+    rest = [result for result in results if result.finished is None]
+    beforehand = [*finished, *rest] if changes.is_again else finished
+    split = len(beforehand) - len(beforehand) % AT_ONCE
+    last = beforehand[split:] if changes.is_again else [*beforehand[split:], *rest]
+    return [*(beforehand[start : start + AT_ONCE] for start in range(0, split, AT_ONCE)), last]
 
 
-def _traced(found: Iterable[Added], added: Collection[CommittedTable]) -> tuple[Added, ...]:
-    """Return those attachments with a trace whose rows are in the `added` tables."""
-    changed_tables = {each.table for each in added}
-    return tuple(each for each in found if each.table in changed_tables)
+def _checkpoint(results: Sequence[Result], changes: Changes, now: int) -> Checkpoint:
+    checkpoint = checkpoint_of(results, now)
+    checkpoint.reprocessed = [each.id for each in checkpoint.attachments if each.id in changes.reprocessed]
+    return checkpoint
 
 
 def _is_answered(message: MessageRecord) -> bool:
     return message.application_body is not None
 
 
-def summary(
-    results: Sequence[Result], quality: pa.Table, reached: int, added: tuple[CommittedTable, ...]
-) -> CommittedBatch:
-    """Return the outcome of committed results with this quality."""
-    facts = tuple(increments(quality))
+def outcome(changes: Changes, added: tuple[CommittedTable, ...], began_at: int, ended_at: int) -> CommittedBatch:
+    """Return the outcome of committed changes, which have `added` rows to these tables."""
+    quality = tuple(increments(changes.quality))
+    quarantined = sum(len(result.quarantine) for result in changes.counted)
+    changed_tables = {each.table for each in added}
+    is_same = not (changes.changed or changes.removed or changes.healed or added or quarantined)
+    packaged = sum(len(package.attachments) for package in changes.packages)
     return CommittedBatch(
-        reached,
-        finished=sum(result.finished is not None for result in results),
-        refused=sum(result.refused is not None for result in results),
-        quarantined=sum(len(result.quarantine) for result in results),
-        duplicates=sum(fact.duplicates for fact in facts),
-        conflicts=sum(fact.conflicts for fact in facts),
+        changes.reached,
+        finished=sum(result.finished is not None for result in changes.counted) + packaged,
+        refused=sum(result.refused is not None for result in changes.counted),
+        quarantined=quarantined,
+        duplicates=sum(each.duplicates for each in quality),
+        conflicts=sum(each.conflicts for each in quality),
         tables=added,
-        damaged=damaged_segments(results),
-        quality=facts,
-        received=facts,
+        was_known=changes.is_again and is_same,
+        damaged=changes.damaged,
+        quality=quality,
+        received=changes.received,
+        traced=tuple(each for each in changes.traced if each.table in changed_tables),
+        began_at=began_at,
+        ended_at=ended_at,
     )

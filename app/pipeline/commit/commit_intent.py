@@ -1,12 +1,10 @@
-"""The intent of a commit: an object of the content store that says what is being committed until all of it is.
+"""The intent of a commit: an object of the content store that describes a batch until all of it is committed.
 
 Tables are committed before the catalog. A process that is killed in between leaves tables that are ahead of the
 catalog. Whatever runs next, a batch or a stream, reads the intent and ends this commit first, with the same messages
 and the same number.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import orjson
@@ -24,18 +22,18 @@ class ReprocessingWindow(NamedTuple):
     source: str | None = None
 
 
-class Intent(NamedTuple):
-    """A commit of the messages after the packed position `known` up to and including a segment.
+class IntendedBatch(NamedTuple):
+    """The messages after the packed position `known` up to and including a segment, which are committed together.
 
     `journal` is the journal's id, or its place if it has no id. `left_behind` are the complete attachments that are
-    finished with them although none of their messages is new. With `again`, messages that were committed before are
-    processed once more.
+    finished with them although none of their messages is new; None for all that the catalog has. With `again`, messages
+    that were committed before are processed once more.
     """
 
     journal: str
     last_segment: int
     known: int | None = None
-    left_behind: tuple[str, ...] = ()
+    left_behind: tuple[str, ...] | None = None
     again: ReprocessingWindow | None = None
 
 
@@ -45,29 +43,26 @@ def journal_name(archive: JournalArchive, place: str) -> str:
     return place if identity is None else identity.id
 
 
-def begin(store: ContentStore, intent: Intent) -> None:
+def begin(store: ContentStore, batch: IntendedBatch) -> None:
     with store.create(NAME) as target:
-        target.write(orjson.dumps(intent._asdict() | {"again": intent.again and intent.again._asdict()}))
+        target.write(orjson.dumps(batch._asdict() | {"again": batch.again and batch.again._asdict()}))
 
 
 def end(store: ContentStore) -> None:
     store.delete(NAME)
 
 
-def begun(store: ContentStore) -> Intent | None:
-    """Return the intent of a commit that was begun and has not ended."""
-    with suppress(KeyError):
-        said: dict[str, Any] = orjson.loads(b"".join(store.read(NAME)))
-        values = {name: _READ.get(name, _as_it_is)(value) for name, value in said.items() if name in Intent._fields}
-        return Intent(**values)
-    return None
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-_READ: dict[str, Callable[[Any], Any]] = {
-    "left_behind": tuple,
-    "again": lambda said: None if said is None else ReprocessingWindow(**said),
-}
+def begun(store: ContentStore) -> "IntendedBatch | None":
+    """Return the batch whose commit was begun and has not ended."""
+    try:
+        found: dict[str, Any] = orjson.loads(b"".join(store.read(NAME)))
+    except KeyError:
+        return None
+    again = found.get("again")
+    return IntendedBatch(
+        found["journal"],
+        found["last_segment"],
+        found.get("known"),
+        tuple(found.get("left_behind") or ()),
+        None if again is None else ReprocessingWindow(**again),
+    )

@@ -1,7 +1,7 @@
 """The program that a container of the pipeline's image runs.
 
 Spark starts pods of an image with the word `executor` or `driver` and passes all else in the environment, as for the
-images of Apache Spark. Any other arguments are those of `attachment-gateway`.
+images of Apache Spark. `attachment-gateway` gets any other arguments.
 """
 
 import os
@@ -30,9 +30,10 @@ def command(arguments: Sequence[str], environment: Mapping[str, str]) -> list[st
 def _executor(environment: Mapping[str, str]) -> list[str]:
     java = str(Path(environment["JAVA_HOME"], "bin", "java")) if environment.get("JAVA_HOME") else "java"
     memory = environment["SPARK_EXECUTOR_MEMORY"]
+    numbered = {int(found[1]): value for name, value in environment.items() if (found := _JAVA_OPTION.fullmatch(name))}
     return [
         java,
-        *_java_options(environment),
+        *(numbered[number] for number in sorted(numbered)),
         f"-Xms{memory}",
         f"-Xmx{memory}",
         "-cp",
@@ -46,12 +47,6 @@ def _executor(environment: Mapping[str, str]) -> list[str]:
         *("--resourceProfileId", environment["SPARK_RESOURCE_PROFILE_ID"]),
         *("--podName", environment["SPARK_EXECUTOR_POD_NAME"]),
     ]
-
-
-def _java_options(environment: Mapping[str, str]) -> list[str]:
-    """Return the options SPARK_JAVA_OPT_0, _1, …, in their order."""
-    numbered = {int(found[1]): value for name, value in environment.items() if (found := _JAVA_OPTION.fullmatch(name))}
-    return [numbered[number] for number in sorted(numbered)]
 
 
 def _class_path(environment: Mapping[str, str]) -> str:

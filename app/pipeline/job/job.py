@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from secrets import token_hex
-from typing import NamedTuple
 
 from app import plugins
 from app.assembly.machine import AssemblyLimits
 from app.codecs.sas import dialect
 from app.framing.registry import UnknownFraming, traits
-from app.ports import ContentStore, JournalArchive, TableStore
+from app.ports import Catalog, Clock, ContentStore, JournalArchive, TableStore
 from app.service.context import Stores
 from app.settings import Section, Settings, Source
 
@@ -23,8 +22,8 @@ class Job:
     Credentials of object stores are in the environment of the process that opens them. `forget_finished` (seconds) is
     how long late duplicates are recognized. Every `expire_unfinished` seconds an open attachment is checked. `cache` is
     the folder for segments of an object store, and `cache_bytes` its size. `run` tells the runs of one process apart:
-    each opens the archive anew, since segments may have been replaced. `packing` is the form in which the run's catalog
-    takes packed rows, None if it takes none.
+    each opens the archive anew. `packing` is the form in which the run's catalog takes packed rows, None if it takes
+    none.
     """
 
     journal: str
@@ -53,10 +52,6 @@ class Job:
             cache_bytes=settings.pipeline.cache_bytes,
         )
 
-    def anew(self, packing: str | None = None) -> "Job":
-        """Return the job for another run, whose catalog takes packed rows in this form."""
-        return replace(self, run=token_hex(8), packing=packing)
-
     @property
     def is_local(self) -> bool:
         """Return whether the journal is in a folder, and not in an object store."""
@@ -72,32 +67,42 @@ class Job:
         return None if known is None or known.dialect is None else dialect.mask_of(dialect.Dialect.parse(known.dialect))
 
 
-class Opened(NamedTuple):
-    """The open stores that a job's tasks use. `place` is the folder or URL of the archive."""
+@dataclass(frozen=True, slots=True)
+class OpenJob:
+    """A job with its open stores, in any process."""
 
+    job: Job
     stores: Stores
     archive: JournalArchive
     tables: TableStore | None
-    place: str
 
 
-def open_job(job: Job) -> Opened:
+@dataclass(frozen=True, slots=True)
+class OpenRun(OpenJob):
+    """A run of a job in the driver, which alone has the catalog."""
+
+    catalog: Catalog
+    clock: Clock
+
+
+def open_run(job: Job, catalog: Catalog, clock: Clock) -> OpenRun:
+    """Open the stores of a job for another run: segments may have been replaced. Raises PluginError and
+    GatewayError."""
+    opened = open_job(replace(job, run=token_hex(8), packing=catalog.packing()))
+    return OpenRun(opened.job, opened.stores, opened.archive, opened.tables, catalog, clock)
+
+
+def open_job(job: Job) -> OpenJob:
     """Open the stores of a job, once for each process. Raises PluginError and GatewayError."""
-    _check_framings(job.settings)
-    archive, store = _archive(job.journal, job.cache, job.cache_bytes, job.run), _content_store(job.content)
-    tables = None if job.tables is None else _table_store(job.tables)
-    stores = Stores(settings=job.settings, journal=archive, store=store, in_place=job.in_place)
-    return Opened(stores, archive, tables, job.journal)
-
-
-def _check_framings(settings: Settings) -> None:
-    """Raise PluginError if the package of a source's framing is missing here: its messages would go to quarantine."""
-    for name, source in settings.sources.items():
+    for name, source in job.settings.sources.items():
         try:
             traits(source.framing)
-        except UnknownFraming as error:
+        except UnknownFraming as error:  # its messages would go to quarantine
             why = f"source {name!r}: {error}; install the package of this framing wherever tasks run"
             raise plugins.PluginError(why) from error
+    archive = _archive(job.journal, job.cache, job.cache_bytes, job.run)
+    stores = Stores(settings=job.settings, journal=archive, store=_content_store(job.content), in_place=job.in_place)
+    return OpenJob(job, stores, archive, None if job.tables is None else _table_store(job.tables))
 
 
 @lru_cache(maxsize=2)

@@ -32,7 +32,7 @@ _CHATTER = re.compile(
     r"|\S+Z \[warn ?\] Block \S+ already exists on this machine; not re-adding it"
     r"|Traceback \(most recent call last\):\n(?:  File \"\S*pyspark/daemon\.py\".*\n(?:    .*\n)*)+BrokenPipeError: "
 )
-"""Output without information. When two tasks make a cached block at the same time, Spark keeps one, and says so. The
+"""Output without information. When two tasks make a cached block at the same time, Spark keeps one, and logs it. The
 last pattern is how idle Python workers end with their session; from Python 3.13 on, with lines of their source."""
 _RECORD = re.compile(r"\d{4}-\d\d-\d\dT\S+Z \[")
 _OUTSIDE = re.compile(r"[{#]|Traceback ")
@@ -66,7 +66,7 @@ class JavaExit(NamedTuple):
 
 
 def ended(seconds: float = 0) -> JavaExit | None:
-    """Tell how the Java process of this process's session ended, after waiting for its end for some seconds.
+    """Return how the Java process of this process's session ended, after waiting for its end for some seconds.
 
     Return None if it still runs, or if spark-submit has started it.
     """
@@ -98,25 +98,25 @@ def start(conf: Mapping[str, str]) -> "JavaGateway":
         return launch_gateway()
     os.environ["JAVA_HOME"] = str(java_home())
     global _started  # noqa: PLW0603 - a process has one Java, as PySpark does
-    said = _started = _Said()
+    output = _started = _Output()
     given = SparkConf(loadDefaults=False).setAll(list(conf.items()))
     try:
-        return launch_gateway(given, {"stdout": said.write_end, "stderr": said.write_end})
+        return launch_gateway(given, {"stdout": output.write_end, "stderr": output.write_end})
     except PySparkRuntimeError as failed:
-        said.close()
-        raise GatewayError(f"Spark's Java process did not start. Its last output:\n{said.last()}") from failed
+        output.close()
+        raise GatewayError(f"Spark's Java process did not start. Its last output:\n{output.last()}") from failed
     finally:
-        said.close()
+        output.close()
 
 
-class _Said:
+class _Output:
     """The output of the Java process, which a thread reads line by line."""
 
     def __init__(self) -> None:
         self._read_end, self.write_end = os.pipe()
         self._lines: deque[str] = deque(maxlen=_LINES_KEPT)
         self._open = True
-        self._thread = threading.Thread(target=self._pass_on, name="spark-says", daemon=True)
+        self._thread = threading.Thread(target=self._pass_on, name="spark-output", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -133,18 +133,14 @@ class _Said:
     def _pass_on(self) -> None:
         with os.fdopen(self._read_end, encoding="utf-8", errors="replace") as lines:
             is_of_record = False
-            for told in sentences(lines):
-                self._lines.append(told)
-                is_of_record = bool(_RECORD.match(told)) or (is_of_record and not _OUTSIDE.match(told))
-                if not _CHATTER.match(told) and (_RECORD.match(told) or not is_of_record):
-                    sys.stderr.write(_shortened(told))
+            for line in sentences(lines):
+                self._lines.append(line)
+                is_of_record = bool(_RECORD.match(line)) or (is_of_record and not _OUTSIDE.match(line))
+                if not _CHATTER.match(line) and (_RECORD.match(line) or not is_of_record):
+                    sys.stderr.write(_ADVICE.sub("", line))
 
 
-_started: _Said | None = None
-
-
-def _shortened(record: str) -> str:
-    return _ADVICE.sub("", record)
+_started: _Output | None = None
 
 
 def sentences(lines: Iterable[str]) -> Iterator[str]:

@@ -9,7 +9,7 @@ import shutil
 import signal
 import tempfile
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -84,21 +84,21 @@ _CAUSES = (
 def explain(error: BaseException, ended: JavaExit | None, places: Mapping[str, str]) -> Explained:
     """Return the cause of a failed run, and what to do.
 
-    `ended` tells how the Java process ended, None if it still runs. `places` are the folders that Spark itself writes
+    `ended` is how the Java process ended, None if it still runs. `places` are the folders that Spark itself writes
     to, by what is in them; those on a full disk are named.
     """
-    said = _text(error)
-    ours = str(error) if isinstance(error, GatewayError | PluginError) else _of_the_gateway(said)
+    text = _text(error)
+    ours = str(error) if isinstance(error, GatewayError | PluginError) else _of_the_gateway(text)
     if ours is not None:
         return Explained(ours, _FREE_SPACE if _NO_SPACE.search(ours) else "")
     if ended is not None:
         return _of_java(ended)
-    if _NO_SPACE.search(said):
+    if _NO_SPACE.search(text):
         return _of_a_full_disk(places)
     for words, why, hint in _CAUSES:
-        if words.search(said):
+        if words.search(text):
             return Explained(why, hint)
-    return Explained(_first_line(said), "")
+    return Explained(_first_line(text), "")
 
 
 def keep_traceback(error: BaseException, ended: JavaExit | None, folder: Path) -> Path | None:
@@ -122,28 +122,23 @@ def keep_traceback(error: BaseException, ended: JavaExit | None, folder: Path) -
 
 
 def _text(error: BaseException) -> str:
-    """Return everything that an error and its causes say."""
-    said: list[str] = []
+    """Return the texts of an error and its causes."""
+    text: list[str] = []
     seen: BaseException | None = error
     while seen is not None:
-        said += [str(seen), str(getattr(seen, "_stackTrace", None) or "")]
+        text += [str(seen), str(getattr(seen, "_stackTrace", None) or "")]
         seen = seen.__cause__ or seen.__context__
-    return "\n".join(said).strip()
+    return "\n".join(text).strip()
 
 
-def _of_the_gateway(said: str) -> str | None:
+def _of_the_gateway(text: str) -> str | None:
     """Return the message of this program's own error that a task or a micro-batch raised."""
-    found = re.search(rf"\b(?:{'|'.join(_own_errors())}): (.+)", said)
+    kinds = [GatewayError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    names = [*(kind.__name__ for kind in kinds), PluginError.__name__]
+    found = re.search(rf"\b(?:{'|'.join(names)}): (.+)", text)
     return found[1].strip() if found else None
-
-
-def _own_errors() -> Iterable[str]:
-    waiting: list[type[GatewayError]] = [GatewayError]
-    while waiting:
-        kind = waiting.pop()
-        yield kind.__name__
-        waiting += kind.__subclasses__()
-    yield "PluginError"
 
 
 def _of_java(ended: JavaExit) -> Explained:
@@ -170,9 +165,9 @@ def _is_full(place: str) -> bool:
     return False
 
 
-def _first_line(said: str) -> str:
-    """Return the first line that says a reason. Java's comes after a line that only names the call."""
-    _, of_java, raised = said.partition("\n: ")
-    first = (raised if of_java else said).partition("\n")[0].strip()
-    cause = _CAUSED_BY.search(said)
+def _first_line(text: str) -> str:
+    """Return the first line that has a reason. Java's comes after a line that only names the call."""
+    _, of_java, raised = text.partition("\n: ")
+    first = (raised if of_java else text).partition("\n")[0].strip()
+    cause = _CAUSED_BY.search(text)
     return cause[1] if first.endswith(":") and cause else first

@@ -12,7 +12,8 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,8 +34,10 @@ BRIEF_JAVA = "-XX:TieredStopAtLevel=1"
 """Options of a Java that runs one batch: it goes without the second compiler, which would take more time than it
 saves."""
 
+DESCRIPTION = "spark.job.description"
+
 _COLLECTOR = "-XX:+UseParallelGC"
-"""The garbage collector of Java on this machine. Java's own choice, G1, works beside the program, and so takes time
+"""The garbage collector of Java on this machine. Java's own choice, G1, works while the program does, and so takes time
 from the Python workers, which do the work."""
 _ANY_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
@@ -113,7 +116,8 @@ def session(name: str, settings: SparkSettings | None = None) -> "SparkSession":
     if settings.connect is not None:
         return _connected(settings.connect, settings)
     if settings.local:
-        _prepare_this_machine()
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     gateway = jvm.start(_for_java(settings, name))
     _quieten()
     conf = SparkConf(_jvm=gateway.jvm)
@@ -123,13 +127,32 @@ def session(name: str, settings: SparkSettings | None = None) -> "SparkSession":
     context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
     spark = SparkSession.builder.getOrCreate()
     if not conf.contains(_SHUFFLE_PARTITIONS):
-        spark.conf.set(_SHUFFLE_PARTITIONS, _partitions(spark))
+        cores = spark.sparkContext.defaultParallelism
+        spark.conf.set(_SHUFFLE_PARTITIONS, min(_PARTITIONS_PER_CORE * cores, _MOST_PARTITIONS))
     return spark
 
 
 def is_connected(spark: "SparkSession") -> bool:
     """Tell whether a session is one of Spark Connect: it has no Spark context in this process."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+@contextmanager
+def described(spark: "SparkSession", description: str) -> Iterator[None]:
+    """Give the jobs that this thread starts in the block a description. The one before it returns afterwards.
+
+    A client of Spark Connect cannot set it; the block then runs without.
+    """
+    if is_connected(spark):
+        yield
+        return
+    context = spark.sparkContext
+    before = context.getLocalProperty(DESCRIPTION)
+    context.setLocalProperty(DESCRIPTION, description)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]
 
 
 def _connected(address: str, settings: SparkSettings) -> "SparkSession":
@@ -177,26 +200,16 @@ def _quieten() -> None:
     """Disable logs of closed connections, and of errors that PySpark also raises, each with a Java stack trace."""
     from pyspark.logger import PySparkLogger  # noqa: PLC0415
 
-    logging.getLogger().addFilter(_is_not_of_py4j)
+    # py4j logs connections that Java has closed with the root logger.
+    logging.getLogger().addFilter(lambda record: record.msg != "Exception while sending command.")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
 
 
-def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Tell whether a record of the root logger is not py4j's about a connection that Java has closed."""
-    return record.msg != "Exception while sending command."
-
-
-def _prepare_this_machine() -> None:
-    """Make Python workers run this interpreter, and all processes use the loopback interface."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-
-
 def _for_java(settings: SparkSettings, name: str) -> dict[str, str]:
     """Return the settings that Java needs at its start."""
-    conf = {"spark.ui.showConsoleProgress": "false", **_said(settings, name)}
+    conf = {"spark.ui.showConsoleProgress": "false", **_chosen_by_user(settings, name)}
     memory = settings.memory or (_heap() if settings.local else None)
     if memory:
         conf.setdefault("spark.driver.memory", memory)
@@ -222,18 +235,18 @@ def _settle(conf: "SparkConf", settings: SparkSettings, name: str) -> None:
         conf.set("spark.master", _retrying(settings.master or conf.get("spark.master") or "local[*]"))
     for key, value in chosen.items():
         conf.setIfMissing(key, value)
-    for key, value in _said(settings, name).items():
+    for key, value in _chosen_by_user(settings, name).items():
         conf.set(key, value)
 
 
-def _said(settings: SparkSettings, name: str) -> dict[str, str]:
+def _chosen_by_user(settings: SparkSettings, name: str) -> dict[str, str]:
     """Return the user's settings, and the name unless spark-submit has given one."""
-    said = {} if jvm.started_by_submit() else {"spark.app.name": name}
+    chosen = {} if jvm.started_by_submit() else {"spark.app.name": name}
     if settings.master:
-        said["spark.master"] = _retrying(settings.master)
+        chosen["spark.master"] = _retrying(settings.master)
     if settings.partitions:
-        said[_SHUFFLE_PARTITIONS] = str(settings.partitions)
-    return {**said, **settings.conf}
+        chosen[_SHUFFLE_PARTITIONS] = str(settings.partitions)
+    return {**chosen, **settings.conf}
 
 
 def _retrying(master: str) -> str:
@@ -250,19 +263,12 @@ def _temporary_folder() -> str:
     return folder
 
 
-def _partitions(spark: "SparkSession") -> int:
-    cores = spark.sparkContext.defaultParallelism
-    return min(_PARTITIONS_PER_CORE * cores, _MOST_PARTITIONS)
-
-
 def _heap() -> str:
-    """Return a quarter of this machine's memory within limits: Python does the work, and Java only moves references."""
-    wanted = min(max(_memory() // _HEAP_SHARE, _LEAST_HEAP), _MOST_HEAP)
-    return f"{wanted >> 20}m"
+    """Return a quarter of this process's memory within limits: Python does the work, and Java only moves references.
 
-
-def _memory() -> int:
-    """Return the number of bytes that this process may use: the machine's memory, or its control group's limit."""
+    The memory is the machine's, or the limit of its control group.
+    """
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = [Path(limit).read_text() for limit in _CONTROL_GROUP_LIMITS if Path(limit).exists()]
-    return min([machine, *(int(limit) for limit in limits if limit.strip().isdecimal())])
+    memory = min([machine, *(int(limit) for limit in limits if limit.strip().isdecimal())])
+    return f"{min(max(memory // _HEAP_SHARE, _LEAST_HEAP), _MOST_HEAP) >> 20}m"

@@ -1,4 +1,4 @@
-"""Initialization of Spark's Python workers, at the start of a task."""
+"""Tasks in Spark's Python workers: each opens the job's stores and does one step."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -7,18 +7,19 @@ from functools import cache
 import pyarrow as pa
 from pyspark import TaskContext
 
+from app.pipeline.job.job import Job, OpenJob, open_job
 from app.service.threads import collect_seldom
 
-Step = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""A step of a job: a function from Arrow batches to Arrow batches, as `mapInArrow` takes it."""
+Step = Callable[[OpenJob, Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""The work of a task: a function from Arrow batches to Arrow batches."""
 
 
-def in_task(step: Step) -> Step:
-    """Return a step with the initialization that a task needs."""
+def in_task(job: Job, step: Step) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a step as `mapInArrow` takes it."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         at_task_start()
-        return step(batches)
+        return step(open_job(job), batches)
 
     return run
 

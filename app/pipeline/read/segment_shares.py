@@ -1,17 +1,30 @@
 """The sealed journal segments that a job reads, divided into shares for tasks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, NonNegativeInt, PositiveInt
 from pyspark.sql.datasource import InputPartition
 
 from app import plugins
+from app.model.errors import DamagedError, GatewayError
+from app.model.message import Position
+from app.observe import logger
 from app.pipeline.job.job import is_folder
 from app.ports import JournalArchive, Segment
+
+log = logger(__name__)
+
+Rows = Callable[[JournalArchive, Position], pa.RecordBatch]
+"""A function that reads the record batch at a place and converts it to rows. It raises KeyError and DamagedError as
+`JournalArchive.record_batch`."""
+
+Lost = Callable[[int, DamagedError], pa.RecordBatch | None]
+"""A function that returns the rows for a batch that is lost, from its packed position and the error; None for none."""
 
 
 class SourceOptions(BaseModel):
@@ -22,12 +35,9 @@ class SourceOptions(BaseModel):
     reads.
 
     A trigger takes at most `max_bytes_per_trigger` and `max_segments_per_trigger`, but at least one segment. Segments
-    up to `starting_after_segment` are skipped. A batch ends with `last_segment`, if it is given. A stream
-    whose results are committed up to `known_segment` never takes segments up to that one together with later ones, and
-    does not begin after it: then its checkpoint is of other results.
-
-    With `newest_first`, a task of a batch reads its segments from the newest to the oldest. The oldest then stay in the
-    cache for the next job, which begins with them.
+    up to `starting_after_segment` are skipped. A stream whose results are committed up to `known_segment` never takes
+    segments up to that one together with later ones, and does not begin after it: then its checkpoint is of other
+    results.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -40,20 +50,13 @@ class SourceOptions(BaseModel):
     max_bytes_per_trigger: ByteSize = ByteSize(256 << 20)
     max_segments_per_trigger: PositiveInt | None = None
     starting_after_segment: NonNegativeInt = 0
-    last_segment: NonNegativeInt | None = None
     known_segment: NonNegativeInt | None = None
-    newest_first: bool = False
 
     def open(self) -> JournalArchive:
         """Open the archive anew. Raises GatewayError, and PluginError if there is no such adapter."""
         cache = None if self.cache is None else Path(self.cache)
         size = {} if self.cache_bytes is None else {"cache_bytes": self.cache_bytes}
         return plugins.archive(self.archive)(self.path, cache, **size)
-
-    def has(self, segment: Segment) -> bool:
-        """Tell whether a batch reads the segment."""
-        is_late = self.last_segment is not None and segment.number > self.last_segment
-        return segment.number > self.starting_after_segment and not is_late
 
     @property
     def is_local(self) -> bool:
@@ -88,8 +91,12 @@ class Share(InputPartition):
         return pieces
 
 
-def shares(segments: Iterable[Segment], partition_bytes: int, *, cut: bool) -> list[Share]:
-    """Return even shares of at most `partition_bytes`, in order. Without `cut`, a share has only whole segments."""
+def shares(segments: Iterable[Segment], partition_bytes: int, *, cut: bool, newest_first: bool = False) -> list[Share]:
+    """Return even shares of at most `partition_bytes`, in order. Without `cut`, a share has only whole segments.
+
+    With `newest_first`, a task reads its segments from the newest to the oldest. The oldest then stay in the cache for
+    the next job, which begins with them.
+    """
     sizes = {segment.number: max(segment.size, 1) for segment in segments}
     total = sum(sizes.values())
     most = ceil(total / ceil(total / partition_bytes)) if total else 0
@@ -106,7 +113,30 @@ def shares(segments: Iterable[Segment], partition_bytes: int, *, cut: bool) -> l
             if room <= 0:
                 made.append(Share(pieces))
                 pieces, room = [], most
-    return [*made, Share(pieces)] if pieces else made
+    if pieces:
+        made.append(Share(pieces))
+    return [Share(reversed(share.pieces)) for share in made] if newest_first else made
+
+
+def read_share(archive: JournalArchive, place: str, share: Share, read: Rows, lost: Lost) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of each record batch of a share, in place of a damaged one the rows of `lost`.
+
+    Raises GatewayError when a segment is no longer in the archive at this place.
+    """
+    for piece in share.pieces:
+        number = piece.segment
+        try:
+            for batch in piece.batches(archive.batch_sizes(number)):
+                position = Position(number, batch, 0)
+                try:
+                    rows: pa.RecordBatch | None = read(archive, position)
+                except DamagedError as error:
+                    log.error("segment_damaged", segment=number, batch=batch, reason=str(error))  # noqa: TRY400
+                    rows = lost(position.pack(), error)
+                if rows is not None:
+                    yield rows
+        except KeyError:
+            raise GatewayError(f"journal segment {number} of {place} is gone") from None
 
 
 def admitted(coming: Iterable[Segment], most_bytes: int, most_segments: int | None) -> int | None:

@@ -8,7 +8,7 @@ After this pass every attachment is assembled by itself.
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from app.assembly.collecting import Address, Effect, Key, Refused, Repeated
+from app.assembly.collecting import Address, Key, Refused, Repeated
 from app.assembly.header_checks import Announcement, EarlierHeaders, claims, judge, message_address, waiting_key
 from app.codecs.sas import dialect
 from app.framing.message_events import read_event
@@ -16,7 +16,14 @@ from app.model.errors import InvalidInputError
 from app.model.event import Announced
 from app.model.message import PhysicalMessage
 from app.model.records import MessageRecord
-from app.pipeline.references.message_references import Reference, What
+from app.pipeline.references.message_references import (
+    AttachmentClaim,
+    CommonDialects,
+    MessageBegun,
+    Reference,
+    RefusedMessage,
+    RepeatedHeader,
+)
 
 
 class Memory(EarlierHeaders, Protocol):
@@ -78,24 +85,26 @@ class HeaderPass:
     def read(self, position: int, message: PhysicalMessage) -> Iterator[Reference]:
         """Yield references to the content of the header at a packed position, or its refusal."""
         known = self._configured or self._memory.dialects() or dialect.ALL
+        place = message.source, b"", position, (len(message.body),), (message.received_at,)
         try:
             event = read_event(self._described(message), known)
         except InvalidInputError as error:
-            yield _refused(position, message, error.code, error.row, error.at, error.why)
+            yield RefusedMessage(*place, error.code, error.row, error.at, error.why)
             return
         assert isinstance(event, Announced)
-        yield from self._narrowed(position, message, known, event.dialects)
+        if self._configured is None and (common := dialect.narrow(known, event.dialects)) != known:
+            self._memory.keep_dialects(common)
+            yield CommonDialects(message.source, b"", position, (), (), common)
         judged = judge(message.source, event.header, position, message.received_at, self._most, self._memory)
         if isinstance(judged, MessageRecord):
             yield from self._accepted(position, message, judged, event)
-        else:
-            for effect in judged:
-                yield _instead(position, message, effect)
-
-    def _narrowed(self, position: int, message: PhysicalMessage, known: int, dialects: int) -> Iterator[Reference]:
-        if self._configured is None and (common := dialect.narrow(known, dialects)) != known:
-            self._memory.keep_dialects(common)
-            yield Reference(message.source, b"", position, What.DIALECTS, detail=common)
+            return
+        for effect in judged:
+            if isinstance(effect, Refused):
+                yield RefusedMessage(*place, effect.code, effect.row, -1, effect.why)
+            else:
+                assert isinstance(effect, Repeated)
+                yield RepeatedHeader(*place, effect.first)
 
     def _accepted(
         self, position: int, message: PhysicalMessage, record: MessageRecord, event: Announced
@@ -104,25 +113,9 @@ class HeaderPass:
         if self._memory.addressed(address) is None:
             self._memory.keep_address(address, record.id, position)
         (_, key), _ = waiting_key(address)
-        yield Reference(source, key, position, What.ADDRESS, 0, (len(message.body),), received_at, record)
+        yield MessageBegun(source, key, position, (len(message.body),), received_at, record)
         for claim in claims(record.id, event):
             entry = claim.definition
-            said = Announcement(record.id, entry.kind, entry.qualifier_1, entry.qualifier_2)
-            self._memory.keep_announcement((source, entry.correl_id), said)
-            yield Reference(source, entry.correl_id, position, What.CLAIM, 0, (), received_at, claim)
-
-
-def _instead(position: int, message: PhysicalMessage, effect: Effect) -> Reference:
-    """Return the reference for a header that is not accepted."""
-    if isinstance(effect, Refused):
-        return _refused(position, message, effect.code, effect.row, -1, effect.why)
-    assert isinstance(effect, Repeated)
-    return _of(position, message, What.REPEATED, effect.first)
-
-
-def _refused(position: int, message: PhysicalMessage, code: str, row: str, at: int, why: str) -> Reference:
-    return _of(position, message, What.REFUSED, (code, row, at, why))
-
-
-def _of(position: int, message: PhysicalMessage, what: What, detail: object) -> Reference:
-    return Reference(message.source, b"", position, what, 0, (len(message.body),), (message.received_at,), detail)
+            announced = Announcement(record.id, entry.kind, entry.qualifier_1, entry.qualifier_2)
+            self._memory.keep_announcement((source, entry.correl_id), announced)
+            yield AttachmentClaim(source, entry.correl_id, position, (), received_at, claim)

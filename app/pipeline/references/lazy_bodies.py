@@ -1,6 +1,6 @@
 """Record batches of a journal whose bodies are read when they are asked for.
 
-References need few bodies: those of headers, of counts and of small application messages. The bodies of parts are read
+References need few bodies: of headers, of counts and of small application messages. The bodies of parts are read
 once, when their attachment is finished.
 """
 

@@ -7,12 +7,12 @@ are small application messages, whose bodies would otherwise be read once more.
 """
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from enum import IntEnum
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,9 +27,9 @@ from app.framing.part_runs import columns_of
 from app.framing.protocol import KEY_SIZE, NO_COLUMNS, Columns
 from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.errors import DamagedError, InvalidInputError
-from app.model.event import Announced, Pieces, Unsequenced
+from app.model.event import Announced, Event, Pieces, Unsequenced
 from app.model.message import PhysicalMessage, Position
-from app.model.records import DAMAGED_MESSAGE
+from app.model.records import DAMAGED_MESSAGE, MessageRecord
 from app.pipeline.references.lazy_bodies import JournalBatch, Numbers
 from app.ports import JournalArchive
 
@@ -50,60 +50,180 @@ SCHEMA = pa.schema(
         pa.field("source", pa.string(), nullable=False),
         pa.field("key", pa.binary(), nullable=False),
         pa.field("position", pa.int64(), nullable=False),
-        pa.field("what", pa.int8(), nullable=False),
+        pa.field("kind", pa.int8(), nullable=False),
         pa.field("first", pa.int64(), nullable=False),
         pa.field("sizes", pa.binary(), nullable=False),
         pa.field("received_at", pa.binary(), nullable=False),
         pa.field("detail", pa.binary(), nullable=False),
     ]
 )
-"""References by column. `key` is the correlid of an attachment or group, or empty. `position` is the packed position of
-the first message. `sizes` (int32) and `received_at` (int64, µs) hold a number for each message, in the machine's byte
-order. `first` is the sequence number of the first of them. `detail` is a pickled object that depends on `what`: the job
-that reads it has written it."""
+"""References by column. `sizes` (int32) and `received_at` (int64, µs) hold a number for each message, in the machine's
+byte order. `first` is the sequence number of the first of `SequencedParts`. `detail` has the other fields of a kind,
+pickled: the job that reads them has written them."""
 
 
-class What(IntEnum):
-    """The kind of a reference, with the content of its `detail`."""
+class ReferenceKind(IntEnum):
+    """The kinds of references."""
 
     PARTS = 1
-    """Sequenced parts; without detail."""
     EVENT = 2
-    """Another message of an attachment or group; its event."""
     HEADER = 3
-    """An attachment header; its message, whose body is small."""
     REFUSED = 4
-    """A message without a valid meaning; code, row, byte and reason."""
-    ADDRESS = 5
-    """A message that an accepted header begins; its record."""
+    MESSAGE = 5
     CLAIM = 6
-    """An entry of an accepted header, after its message's; `app.assembly.header_checks.Claim`."""
     REPEATED = 7
-    """A repeated header; the packed position of the first."""
     DIALECTS = 8
-    """The dialects that the headers of a source have in common; their mask."""
     COUNT = 9
-    """An unsequenced message; its body, not pickled, if that is small enough for a count. `from_row` makes it an
-    `EVENT`."""
+    """An unsequenced message; its body, not pickled, if that is small enough for a count. It is read as a
+    `MessageEvent`."""
     ANSWER = 10
     """An unsequenced message that is too large for a count, and not larger than `LONGEST_ANSWER`; its body, its format
-    and its CCSID. `from_row` makes it an `EVENT`."""
+    and its CCSID. It is read as a `MessageEvent`."""
     PACKED = 11
-    """Many references (`app.pipeline.references.shuffle`); a record batch of them in Arrow's IPC format, without its
-    schema and not pickled. `position` is the number of their partition."""
 
 
-class Reference(NamedTuple):
-    """One row of `SCHEMA`, its detail as an object."""
+@dataclass(slots=True)
+class Reference:
+    """The meaning of messages of one source.
+
+    `key` is the correlid of an attachment or group, or empty. `position` is the packed position of the first message.
+    `sizes` and `received_at` (µs) have a number for each message that counts as received.
+    """
+
+    kind: ClassVar[ReferenceKind]
 
     source: str
     key: bytes
     position: int
-    what: int
-    first: int = 0
-    sizes: Sequence[int] = ()
-    received_at: Sequence[int] = ()
-    detail: Any = None
+    sizes: Sequence[int]
+    received_at: Sequence[int]
+
+    @property
+    def first(self) -> int:
+        """Return the value of its column."""
+        return 0
+
+    def detail(self) -> bytes:
+        """Return the fields of its kind for their column."""
+        return b""
+
+
+@dataclass(slots=True)
+class SequencedParts(Reference):
+    """Sequenced parts in a row, with numbers from `number` on."""
+
+    kind = ReferenceKind.PARTS
+
+    number: int
+
+    @property
+    def first(self) -> int:
+        return self.number
+
+
+@dataclass(slots=True)
+class MessageEvent(Reference):
+    """Another message of an attachment or group."""
+
+    kind = ReferenceKind.EVENT
+
+    event: Event
+
+    def detail(self) -> bytes:
+        return pickle.dumps(self.event)
+
+
+@dataclass(slots=True)
+class Header(Reference):
+    """An attachment header, which is still to be read; its message, whose body is small."""
+
+    kind = ReferenceKind.HEADER
+
+    message: PhysicalMessage
+
+    def detail(self) -> bytes:
+        return pickle.dumps(self.message)
+
+
+@dataclass(slots=True)
+class RefusedMessage(Reference):
+    """A message without a valid meaning, with code, row, byte and reason as in `InvalidInputError`."""
+
+    kind = ReferenceKind.REFUSED
+
+    code: str
+    row: str
+    at: int
+    why: str
+
+    def detail(self) -> bytes:
+        return pickle.dumps((self.code, self.row, self.at, self.why))
+
+
+@dataclass(slots=True)
+class MessageBegun(Reference):
+    """A message that an accepted header begins."""
+
+    kind = ReferenceKind.MESSAGE
+
+    record: MessageRecord
+
+    def detail(self) -> bytes:
+        return pickle.dumps(self.record)
+
+
+@dataclass(slots=True)
+class AttachmentClaim(Reference):
+    """An entry of an accepted header. It comes after its `MessageBegun`.
+
+    There are as many claims as attachments. A tuple of plain values is pickled and read in an eighth of the time of
+    their classes.
+    """
+
+    kind = ReferenceKind.CLAIM
+
+    claim: Claim
+
+    def detail(self) -> bytes:
+        message, ordinal, definition, dialects, trace_parent = self.claim
+        return pickle.dumps((message, ordinal, dialects, trace_parent, int(definition.kind), *_DEFINITION(definition)))
+
+
+@dataclass(slots=True)
+class RepeatedHeader(Reference):
+    """A repeated header, with the packed position of the first one."""
+
+    kind = ReferenceKind.REPEATED
+
+    first_position: int | None
+
+    def detail(self) -> bytes:
+        return pickle.dumps(self.first_position)
+
+
+@dataclass(slots=True)
+class CommonDialects(Reference):
+    """The dialects that the headers of a source have in common, as a mask (`app.codecs.sas.dialect`)."""
+
+    kind = ReferenceKind.DIALECTS
+
+    dialects: int
+
+    def detail(self) -> bytes:
+        return pickle.dumps(self.dialects)
+
+
+@dataclass(slots=True)
+class PackedReferences(Reference):
+    """Many references (`app.pipeline.references.shuffle`): a record batch of them in Arrow's IPC format, without its
+    schema. `position` is the number of their partition."""
+
+    kind = ReferenceKind.PACKED
+
+    rows: bytes
+
+    def detail(self) -> bytes:
+        return self.rows
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -111,18 +231,18 @@ class Reference(NamedTuple):
 
 def to_batch(references: Sequence[Reference]) -> pa.RecordBatch:
     """Return references as rows."""
-    columns: dict[str, Sequence[Any]] = (
-        dict(zip(Reference._fields, zip(*references, strict=True), strict=True))
-        if references
-        else dict.fromkeys(Reference._fields, ())
+    columns: Sequence[list[Any]] = (
+        [each.source for each in references],
+        [each.key for each in references],
+        [each.position for each in references],
+        [each.kind for each in references],
+        [each.first for each in references],
+        [np.asarray(each.sizes, "<i4").tobytes() for each in references],
+        [np.asarray(each.received_at, "<i8").tobytes() for each in references],
+        [each.detail() for each in references],
     )
-    packed = {
-        **columns,
-        "sizes": [np.asarray(sizes, "<i4").tobytes() for sizes in columns["sizes"]],
-        "received_at": [np.asarray(times, "<i8").tobytes() for times in columns["received_at"]],
-        "detail": [*map(_packed, columns["what"], columns["detail"])],
-    }
-    return pa.RecordBatch.from_arrays([pa.array(packed[field.name], field.type) for field in SCHEMA], schema=SCHEMA)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def from_batch(batch: pa.RecordBatch) -> Iterator[Reference]:
@@ -132,46 +252,52 @@ def from_batch(batch: pa.RecordBatch) -> Iterator[Reference]:
 
 def from_row(row: Iterable[Any]) -> Reference:
     """Return the reference of one row, its values in the order of `SCHEMA`."""
-    source, key, position, what, first, sizes, received_at, detail = row
+    source, key, position, kind, first, sizes, received_at, detail = row
     lengths, times = memoryview(sizes).cast("i").tolist(), memoryview(received_at).cast("q").tolist()
-    if what in (What.COUNT, What.ANSWER):
-        event = Unsequenced(key, read_counts(detail) if what == What.COUNT else (), lengths[0])
-        return Reference(source, key, position, What.EVENT, first, lengths, times, event)
-    return Reference(source, key, position, what, first, lengths, times, _unpacked(what, detail))
+    place = source, key, position, lengths, times
+    if kind == ReferenceKind.PARTS:
+        return SequencedParts(*place, first)
+    if kind in UNSEQUENCED:
+        counts = read_counts(detail) if kind == ReferenceKind.COUNT else ()
+        return MessageEvent(*place, Unsequenced(key, counts, lengths[0]))
+    if kind == ReferenceKind.CLAIM:
+        message, ordinal, dialects, trace_parent, *definition = unpacked_claim(detail)
+        return AttachmentClaim(
+            *place, Claim(message, ordinal, AttachmentDefinition(*definition), dialects, trace_parent)
+        )
+    if kind == ReferenceKind.REFUSED:
+        return RefusedMessage(*place, *_unpacked(detail))
+    return _OF_ONE_VALUE[kind](*place, _unpacked(detail))
 
 
-def _packed(what: int, detail: Any) -> bytes:
-    """Return a detail for its row. There are as many claims as attachments, and a tuple of plain values is packed and
-    unpacked in an eighth of the time of their classes."""
-    if detail is None:
-        return b""
-    if what == What.PACKED:
-        packed: bytes = detail
-        return packed
-    if what == What.CLAIM:
-        message, ordinal, definition, dialects, trace_parent = detail
-        detail = (message, ordinal, dialects, trace_parent, int(definition.kind), *_DEFINITION(definition))
-    return pickle.dumps(detail)
+UNSEQUENCED = (ReferenceKind.COUNT, ReferenceKind.ANSWER)
+"""The kinds of the rows that are found by columns for unsequenced messages."""
+
+_OF_ONE_VALUE: Mapping[int, Callable[..., Reference]] = {
+    each.kind: each for each in (MessageEvent, Header, MessageBegun, RepeatedHeader, CommonDialects)
+}
 
 
-def _unpacked(what: int, packed: bytes) -> Any:
-    if not packed:
-        return None
-    if what != What.CLAIM:
-        return unpacked_detail(packed)
-    message, ordinal, dialects, trace_parent, *definition = unpacked_claim(packed)
-    return Claim(message, ordinal, AttachmentDefinition(*definition), dialects, trace_parent)
+def _unpacked(detail: bytes) -> Any:
+    return pickle.loads(detail)  # noqa: S301 - written by the same job
 
 
-def unpacked_detail(packed: bytes) -> Any:
-    """Return the detail of a row that has one, unless it is a claim or a count."""
-    return pickle.loads(packed)  # noqa: S301 - written by the same job
-
-
-def unpacked_claim(packed: bytes) -> tuple[Any, ...]:
+def unpacked_claim(detail: bytes) -> tuple[Any, ...]:
     """Return the fields of a claim: message, ordinal, dialects, trace parent, then those of its definition."""
-    message, ordinal, dialects, trace_parent, kind, *more = unpacked_detail(packed)
+    message, ordinal, dialects, trace_parent, kind, *more = _unpacked(detail)
     return message, ordinal, dialects, trace_parent, _KINDS[kind], *more
+
+
+def unpacked_message(detail: bytes) -> MessageRecord:
+    """Return the message of a `MessageBegun`."""
+    record: MessageRecord = _unpacked(detail)
+    return record
+
+
+def unpacked_answer(detail: bytes) -> tuple[bytes, str, int]:
+    """Return the body, the format and the CCSID of a row of the kind `ANSWER`."""
+    body, format_, ccsid = _unpacked(detail)
+    return body, format_, ccsid
 
 
 # --- journal batches --------------------------------------------------------------------------------------------------
@@ -195,7 +321,7 @@ def checked_references_at(archive: JournalArchive, place: Position) -> pa.Record
 def references_at(archive: JournalArchive, place: Position) -> pa.RecordBatch:
     """Return references to the messages of the batch at a place, without reading the bodies of sequenced parts.
 
-    They are those of `checked_references_at`, unless one of these bodies is damaged. Raises the same errors.
+    They equal `checked_references_at`, unless one of these bodies is damaged. Raises the same errors.
     """
     with suppress(DamagedError):
         batch = JournalBatch.unread(archive, place)
@@ -209,40 +335,38 @@ def _references(batch: JournalBatch, first_position: int, columns: Columns) -> p
     found = [_parts(batch, first_position, columns)]
     if len(columns.bare):
         found += _unsequenced(batch, first_position, columns.bare, columns.bare_keys)
-    others = np.flatnonzero(~_marked(len(batch.sizes), columns.parts, columns.bare))
+    is_other = np.ones(len(batch.sizes), np.bool_)
+    is_other[columns.parts] = is_other[columns.bare] = False
+    others = np.flatnonzero(is_other)
     if len(others):
-        found.append(_read_rows(batch, first_position, others))
+        messages = zip((first_position + others).tolist(), batch.messages(others), strict=True)
+        found.append(to_batch([reference for position, message in messages for reference in _read(position, message)]))
     return pa.concat_batches(found)
 
 
-def lost_batch(first_position: int, why: str) -> Reference:
-    """Return the reference to a journal batch whose messages cannot be read back; nobody knows their sources."""
-    return Reference("", b"", first_position, What.REFUSED, detail=(DAMAGED_MESSAGE, "", -1, why))
-
-
-def _read_rows(batch: JournalBatch, first_position: int, rows: Numbers) -> pa.RecordBatch:
-    messages = zip((first_position + rows).tolist(), batch.messages(rows), strict=True)
-    return to_batch([reference for position, message in messages for reference in _read(position, message)])
+def lost_batch(first_position: int, error: DamagedError) -> pa.RecordBatch:
+    """Return the reference, for quarantine, to a journal batch whose messages cannot be read back. Nobody knows their
+    sources."""
+    return to_batch([RefusedMessage("", b"", first_position, (), (), DAMAGED_MESSAGE, "", -1, str(error))])
 
 
 def _read(position: int, message: PhysicalMessage) -> list[Reference]:
     """Return references to the parts, the header or the fault in a message; there is usually one."""
-    sizes, received_at = (len(message.body),), (message.received_at,)
-    source = message.source
+    source, sizes, received_at = message.source, (len(message.body),), (message.received_at,)
+    without_key = source, b"", position, sizes, received_at
     if is_header(message):
-        whole = message._replace(body=bytes(message.body))
-        return [Reference(source, b"", position, What.HEADER, 0, sizes, received_at, whole)]
+        return [Header(*without_key, message._replace(body=bytes(message.body)))]
     try:
         event = read_event(message, dialect.ALL)
     except InvalidInputError as error:
-        refusal = (error.code, error.row, error.at, error.why)
-        return [Reference(source, b"", position, What.REFUSED, 0, sizes, received_at, refusal)]
+        return [RefusedMessage(*without_key, error.code, error.row, error.at, error.why)]
     assert not isinstance(event, Announced)
-    refused = event.refused if isinstance(event, Pieces) else None
-    parts = event.parts if isinstance(event, Pieces) else (event,)
+    if not isinstance(event, Pieces):
+        return [MessageEvent(source, event.correl_id, position, sizes, received_at, event)]
+    refused = [] if event.refused is None else [RefusedMessage(*without_key, *event.refused)]
     return [
-        *(Reference(source, part.correl_id, position, What.EVENT, 0, sizes, received_at, part) for part in parts),
-        *([] if refused is None else [Reference(source, b"", position, What.REFUSED, 0, sizes, received_at, refused)]),
+        *(MessageEvent(source, each.correl_id, position, sizes, received_at, each) for each in event.parts),
+        *refused,
     ]
 
 
@@ -263,55 +387,45 @@ def _columns(batch: pa.RecordBatch) -> Columns:
     return Columns(parts[order], keys[order], sequences[order], bare[of_bare], bare_keys[of_bare])
 
 
-def _marked(count: int, *rows: Numbers) -> npt.NDArray[np.bool_]:
-    marked = np.zeros(count, np.bool_)
-    for some in rows:
-        marked[some] = True
-    return marked
-
-
 def _unsequenced(
     batch: JournalBatch, first_position: int, rows: Numbers, keys: npt.NDArray[np.uint8]
 ) -> Iterator[pa.RecordBatch]:
     """Yield references to unsequenced messages."""
     sizes = batch.sizes[rows].astype("<i4")
     are_answers = (sizes > LONGEST_COUNT) & (sizes <= LONGEST_ANSWER)
-    for what, some in ((What.COUNT, ~are_answers), (What.ANSWER, are_answers)):
+    for kind, some in ((ReferenceKind.COUNT, ~are_answers), (ReferenceKind.ANSWER, are_answers)):
         taken, count = rows[some], int(some.sum())
         if not count:
             continue
         each = np.arange(count + 1)
         received_at = _received_at(batch, taken)
+        details: list[bytes | memoryview]
+        if kind is ReferenceKind.ANSWER:
+            formats, ccsids = (batch.columns.column(name).take(pa.array(taken)) for name in ("format", "ccsid"))
+            answers = zip(map(bytes, batch.bodies(taken)), formats.to_pylist(), ccsids.to_pylist(), strict=True)
+            details = [*map(pickle.dumps, answers)]
+        else:
+            may_be_counts = batch.sizes[taken] <= LONGEST_COUNT
+            bodies = iter(batch.bodies(taken[may_be_counts]))
+            details = [next(bodies) if may_be else b"" for may_be in may_be_counts.tolist()]
         made = [
             batch.columns.column("source").take(pa.array(taken)),
             _binary(keys[some], each * KEY_SIZE),
             pa.array(first_position + taken),
-            pa.array(np.full(count, what, np.int8)),
+            pa.array(np.full(count, kind, np.int8)),
             pa.array(np.zeros(count, np.int64)),
             _binary(sizes[some], each * sizes.itemsize),
             _binary(received_at, each * received_at.itemsize),
-            pa.array(_counts(batch, taken) if what is What.COUNT else _answers(batch, taken), pa.binary()),
+            pa.array(details, pa.binary()),
         ]
         yield pa.RecordBatch.from_arrays(made, schema=SCHEMA)
-
-
-def _counts(batch: JournalBatch, rows: Numbers) -> list[bytes | memoryview]:
-    """Return the bodies of messages that may be counts; nothing for larger ones."""
-    small = batch.sizes[rows] <= LONGEST_COUNT
-    bodies = iter(batch.bodies(rows[small]))
-    return [next(bodies) if is_small else b"" for is_small in small.tolist()]
-
-
-def _answers(batch: JournalBatch, rows: Numbers) -> list[bytes]:
-    formats, ccsids = (batch.columns.column(name).take(pa.array(rows)).to_pylist() for name in ("format", "ccsid"))
-    bodies = map(bytes, batch.bodies(rows))
-    return [pickle.dumps(answer) for answer in zip(bodies, formats, ccsids, strict=True)]
 
 
 def _parts(batch: JournalBatch, first_position: int, columns: Columns) -> pa.RecordBatch:
     """Return references to sequenced parts, one for each run of them."""
     rows, sequences, keys = columns.parts, columns.sequences, np.ascontiguousarray(columns.keys)
-    begins = _run_starts(rows, sequences, keys, _numbered_sources(batch.columns)[rows])
+    sources = batch.columns.column("source").dictionary_encode().indices.to_numpy()
+    begins = _run_starts(rows, sequences, keys, sources[rows].astype(np.int64))
     ends = np.append(begins, len(rows))
     sizes, received_at = batch.sizes[rows].astype("<i4"), _received_at(batch, rows)
     firsts = rows[begins]
@@ -320,7 +434,7 @@ def _parts(batch: JournalBatch, first_position: int, columns: Columns) -> pa.Rec
         batch.columns.column("source").take(pa.array(firsts)),
         _binary(keys[begins], np.arange(count + 1) * KEY_SIZE),
         pa.array(first_position + firsts),
-        pa.array(np.full(count, What.PARTS, np.int8)),
+        pa.array(np.full(count, ReferenceKind.PARTS, np.int8)),
         pa.array(sequences[begins]),
         _binary(sizes, ends * sizes.itemsize),
         _binary(received_at, ends * received_at.itemsize),
@@ -341,11 +455,6 @@ def _run_starts(rows: Numbers, sequences: Numbers, keys: npt.NDArray[np.uint8], 
         & (halves[1:] == halves[:-1]).all(axis=1)
     )
     return np.flatnonzero(np.concatenate(([True], ~continues)))
-
-
-def _numbered_sources(batch: pa.RecordBatch) -> Numbers:
-    numbers: Numbers = batch.column("source").dictionary_encode().indices.to_numpy().astype(np.int64)
-    return numbers
 
 
 def _received_at(batch: JournalBatch, rows: Numbers) -> Numbers:

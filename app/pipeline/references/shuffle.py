@@ -1,8 +1,8 @@
 """References on their way to the task that assembles their keys: for Spark, very many of them are one row.
 
 Spark moves rows of references at the cost of more processor time than assembly itself takes. So a task divides its
-references by key into partitions and packs those of each partition (`What.PACKED`). The task of a partition unpacks
-and sorts them, all in memory. There are as many partitions as that allows.
+references by key into partitions and packs each partition's (`PackedReferences`). The task of a partition unpacks and
+sorts them, all in memory. There are as many partitions as that allows.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,12 +10,10 @@ from itertools import pairwise
 from zlib import crc32
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.pipeline.job.workers import Step
-from app.pipeline.references.message_references import SCHEMA, Reference, What, to_batch
+from app.pipeline.references.message_references import SCHEMA, PackedReferences, ReferenceKind, to_batch
 
 PACKED_BYTES = 64 << 10
 """The largest size of packed references, in bytes, unless one reference is larger: a thousand of them come to a task
@@ -28,23 +26,13 @@ ROWS_AT_ONCE = 16_384
 """The number of sorted references in a record batch."""
 
 
-def packing(step: Step, partitions: int) -> Step:
-    """Return the step that packs the references that another one returns."""
-    return lambda batches: packed(step(batches), partitions)
-
-
-def unpacking(step: Step) -> Step:
-    """Return the step that unpacks references and has another one do the work, on rows sorted by source and key."""
-    return lambda batches: step(unpacked(batches))
-
-
 def packed(batches: Iterable[pa.RecordBatch], partitions: int) -> Iterator[pa.RecordBatch]:
     """Yield packed references by partition. Headers stay as they are: they are still to be read, and go elsewhere."""
     most = min(PACKED_BYTES * partitions, HELD_BYTES)
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
-        is_header = pc.equal(batch.column("what"), int(What.HEADER))
+        is_header = pc.equal(batch.column("kind"), int(ReferenceKind.HEADER))
         if headers := is_header.true_count:
             yield batch.filter(is_header)
         others = batch.filter(pc.invert(is_header)) if headers else batch
@@ -67,26 +55,18 @@ def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _packed(batches: Sequence[pa.RecordBatch], partitions: int) -> pa.RecordBatch:
     rows = pa.concat_batches(batches)
-    numbers = _partition_numbers(rows, partitions)
+    positions, keys = rows.column("position").to_pylist(), rows.column("key").to_pylist()
+    # References without a key may go anywhere.
+    hashes = [crc32(key) if key else at for key, at in zip(keys, positions, strict=True)]
+    numbers = np.array(hashes, np.int64) % partitions
     order = np.argsort(numbers, kind="stable")
     ends = np.cumsum(np.bincount(numbers, minlength=partitions)).tolist()
     rows = rows.take(pa.array(order))
-    found = (
-        Reference("", b"", number, What.PACKED, detail=pack.serialize().to_pybytes())
-        for number, (begin, end) in enumerate(pairwise([0, *ends]))
-        for pack in _pieces(rows.slice(begin, end - begin))
-    )
-    return to_batch([*found])
-
-
-def _partition_numbers(rows: pa.RecordBatch, partitions: int) -> npt.NDArray[np.int64]:
-    """Return the partition of each reference. Those without a key may go anywhere."""
-    positions = rows.column("position").to_pylist()
-    keys = rows.column("key").to_pylist()
-    return np.array([crc32(key) if key else at for key, at in zip(keys, positions, strict=True)], np.int64) % partitions
-
-
-def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    pieces = -(-rows.nbytes // PACKED_BYTES) or 1
-    step = -(-len(rows) // pieces) or 1
-    return (rows.slice(begin, step) for begin in range(0, len(rows), step))
+    found = []
+    for number, (begin, end) in enumerate(pairwise([0, *ends])):
+        some = rows.slice(begin, end - begin)
+        pieces = -(-some.nbytes // PACKED_BYTES) or 1
+        step = -(-len(some) // pieces) or 1
+        packs = [some.slice(at, step).serialize().to_pybytes() for at in range(0, len(some), step)]
+        found += [PackedReferences("", b"", number, (), (), pack) for pack in packs]
+    return to_batch(found)

@@ -27,7 +27,7 @@ from app.pipeline.references import message_references
 from app.pipeline.references.header_pass import Memory
 from app.pipeline.references.message_references import Reference
 from app.pipeline.run import spark_steps
-from app.pipeline.run.spark_steps import pack, read_headers
+from app.pipeline.run.spark_steps import fetch_headers, pack
 from app.service.retention.expiry import read_released
 
 REFERENCES = from_arrow_schema(message_references.SCHEMA)
@@ -71,7 +71,8 @@ class AttachmentProcessor(StatefulProcessor):
         self._let_go: dict[str, int] | None = None
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
-        for about, coming in by_key(message_references.from_row(_plain(row)) for row in rows):
+        plain = ([bytes(value) if isinstance(value, bytearray) else value for value in row] for row in rows)
+        for about, coming in by_key(map(message_references.from_row, plain)):
             if about[1]:
                 outcomes = self._assemble(about, coming, timerValues)
             else:
@@ -109,7 +110,9 @@ class AttachmentProcessor(StatefulProcessor):
     def _is_let_go(self, source: str, held: KeyState) -> bool:
         if self._let_go is None:
             self._let_go = read_released(open_job(self._job).stores.store)
-        return _last_position(held) <= self._let_go.get(source, -1)
+        positions = [held.attachment.last_position] if held.attachment else []
+        positions += [message.header_position for message in held.messages]
+        return max(positions, default=-1) <= self._let_go.get(source, -1)
 
     def _wake(self, timer_values: Any) -> None:
         """Register the timer for the next check, after the time in which an attachment may expire."""
@@ -118,12 +121,6 @@ class AttachmentProcessor(StatefulProcessor):
 
     def close(self) -> None:
         """Do nothing: all state is in Spark."""
-
-
-def _last_position(held: KeyState) -> int:
-    """Return the position of the last message of what is held."""
-    news = [held.attachment.last_position] if held.attachment else []
-    return max([*news, *(message.header_position for message in held.messages)], default=-1)
 
 
 class HeaderProcessor(StatefulProcessor):
@@ -143,7 +140,7 @@ class HeaderProcessor(StatefulProcessor):
         source: str = key[0]
         positions = sorted(row.position for row in rows)
         memory: Memory = _StateMemory(self._dialects, self._addressed, self._announced)
-        for reference in read_headers(self._job, open_job(self._job), source, positions, memory):
+        for reference in fetch_headers(open_job(self._job), source, positions, memory):
             for row in message_references.to_batch([reference]).to_pylist():
                 yield Row(**row)
 
@@ -180,7 +177,3 @@ class _StateMemory:
     def keep_announcement(self, key: Key, announcement: Announcement) -> None:
         message, kind, qualifier_1, qualifier_2 = announcement
         self._announced.updateValue((key[1],), (message, int(kind), qualifier_1, qualifier_2))
-
-
-def _plain(row: Row) -> list[Any]:
-    return [bytes(value) if isinstance(value, bytearray) else value for value in row]

@@ -15,15 +15,13 @@ becomes rows.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import PositiveInt
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -39,27 +37,19 @@ from pyspark.sql.types import StructType
 
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import Position
-from app.observe import logger
 from app.pipeline.commit.commit_intent import journal_name
 from app.pipeline.job.job import Job
 from app.pipeline.job.workers import at_task_start
-from app.pipeline.read.segment_shares import Share, SourceOptions, admitted, shares
+from app.pipeline.read.segment_shares import Rows, Share, SourceOptions, admitted, read_share, shares
 from app.pipeline.references.message_references import SCHEMA as REFERENCES_SCHEMA
-from app.pipeline.references.message_references import checked_references_at, lost_batch, references_at, to_batch
-from app.pipeline.references.shuffle import packed
+from app.pipeline.references.message_references import checked_references_at, lost_batch
 from app.ports import JOURNAL_SCHEMA, JournalArchive, Segment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-log = logger(__name__)
-
 BATCH_BYTES = 16 << 20
 """The size above which a record batch for Spark is halved: both sides hold whole batches in memory."""
-
-Rows = Callable[[JournalArchive, Position], pa.RecordBatch]
-"""A function that reads the record batch at a place and converts it to rows. It raises KeyError and DamagedError as
-`JournalArchive.record_batch`."""
 
 Offset = dict[str, Any]
 
@@ -68,18 +58,9 @@ _FOR_SPARK = {pa.uint32(): pa.int64(), pa.large_binary(): pa.binary()}
 
 
 class JournalOptions(SourceOptions):
-    """Options with `bodies`, which says whether there is a column of bodies."""
+    """Options with `bodies`: whether there is a column of bodies."""
 
     bodies: bool = False
-
-
-class ReferenceOptions(SourceOptions):
-    """Options with `partitions`, the number of partitions that references are packed for
-    (`app.pipeline.references.shuffle`), and with `all_bodies`, which says whether all bodies are read, and compared
-    with their checksums."""
-
-    partitions: PositiveInt | None = None
-    all_bodies: bool = True
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -117,37 +98,15 @@ class SegmentSource(DataSource):
         """Yield the rows of a share with the columns of `schema`, in Spark's types. Raises GatewayError."""
         at_task_start()
         wanted = to_arrow_schema(schema, timezone="UTC")
-        for rows in self.prepared(self._rows_of(share)):
-            yield from map(partial(_cast, wanted), _pieces(rows.select(wanted.names)))
-
-    def prepared(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Return the rows of a share as Spark gets them."""
-        return batches
+        options = self.checked
+        pieces = share if isinstance(share, Share) else Share(())
+        for rows in read_share(options.open(), options.path, pieces, self.rows(), self.lost):
+            # The cast copies only the offsets of bodies, never the bodies.
+            yield from (piece.cast(wanted) for piece in _pieces(rows.select(wanted.names)))
 
     def lost(self, first_position: int, error: DamagedError) -> pa.RecordBatch | None:  # noqa: ARG002
         """Return the rows that stand for a batch that is lost; None for no rows."""
         return None
-
-    def _rows_of(self, share: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of each record batch of a share."""
-        rows = self.rows()
-        options = self.checked
-        archive = options.open()
-        for piece in share.pieces if isinstance(share, Share) else ():
-            number = piece.segment
-            try:
-                for batch in piece.batches(archive.batch_sizes(number)):
-                    place = Position(number, batch, 0)
-                    try:
-                        found = rows(archive, place)
-                    except DamagedError as error:
-                        log.error("segment_damaged", segment=number, batch=batch, reason=str(error))  # noqa: TRY400
-                        if (lost := self.lost(place.pack(), error)) is not None:
-                            yield lost
-                    else:
-                        yield found
-            except KeyError:
-                raise GatewayError(f"journal segment {number} of {options.path} is gone") from None
 
 
 class BatchReader(DataSourceReader):
@@ -172,15 +131,15 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[Share]:
         options = self._source.checked
-        segments = [segment for segment in options.open().segments() if options.has(segment)]
-        made = shares(segments, options.partition_bytes, cut=options.is_local)
-        return [Share(reversed(share.pieces)) for share in made] if options.newest_first else made
+        segments = [each for each in options.open().segments() if each.number > options.starting_after_segment]
+        return shares(segments, options.partition_bytes, cut=options.is_local)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         batches = self._source.read(partition, self._schema)
         if self._only is None:
             return batches
-        return map(partial(_of_sources, pa.array(sorted(self._only), pa.string())), batches)
+        names = pa.array(sorted(self._only), pa.string())
+        return (batch.filter(pc.is_in(batch.column("source"), names)) for batch in batches)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -266,16 +225,6 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield from _pieces(batch.slice(middle))
 
 
-def _cast(wanted: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Cast a batch to Spark's types. This copies only the offsets of bodies, never the bodies."""
-    return batch.cast(wanted)
-
-
-def _of_sources(names: pa.Array, batch: pa.RecordBatch) -> pa.RecordBatch:
-    belongs = pc.is_in(batch.column("source"), names)
-    return batch if pc.all(belongs).as_py() else batch.filter(belongs)
-
-
 # --- the sources ------------------------------------------------------------------------------------------------------
 
 
@@ -289,33 +238,30 @@ class JournalSource(SegmentSource):
         return "attachment_journal"
 
     def columns(self) -> pa.Schema:
-        added = [pa.field(name, pa.int64(), nullable=False) for name in ("position", "size")]
-        fields = [field for field in JOURNAL_SCHEMA if field.name != "body"]
-        return pa.schema([*fields, *added, *([JOURNAL_SCHEMA.field("body")] if self._with_bodies() else [])])
-
-    def rows(self) -> Rows:
-        return partial(_messages, self.columns())
-
-    def _with_bodies(self) -> bool:
         options = self.checked
         assert isinstance(options, JournalOptions)
-        return options.bodies
+        added = [pa.field(name, pa.int64(), nullable=False) for name in ("position", "size")]
+        fields = [field for field in JOURNAL_SCHEMA if field.name != "body"]
+        return pa.schema([*fields, *added, *([JOURNAL_SCHEMA.field("body")] if options.bodies else [])])
 
+    def rows(self) -> Rows:
+        columns = self.columns()
 
-def _messages(columns: pa.Schema, archive: JournalArchive, place: Position) -> pa.RecordBatch:
-    batch, first = archive.record_batch(place.segment, place.batch), place.pack()
-    made: Mapping[str, Any] = {
-        "position": pa.array(np.arange(first, first + len(batch))),
-        "size": pc.binary_length(batch.column("body")),
-    }
-    arrays = [made[name] if name in made else batch.column(name) for name in columns.names]
-    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+        def read(archive: JournalArchive, place: Position) -> pa.RecordBatch:
+            batch, first = archive.record_batch(place.segment, place.batch), place.pack()
+            made: Mapping[str, Any] = {
+                "position": pa.array(np.arange(first, first + len(batch))),
+                "size": pc.binary_length(batch.column("body")),
+            }
+            arrays = [made[name] if name in made else batch.column(name) for name in columns.names]
+            return pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+        return read
 
 
 class ReferenceSource(SegmentSource):
-    """References: the meaning of physical messages for assembly, and their positions."""
-
-    options_model = ReferenceOptions
+    """References: the meaning of physical messages for assembly, and their positions. All bodies are compared with
+    their checksums."""
 
     @classmethod
     def name(cls) -> str:
@@ -325,18 +271,10 @@ class ReferenceSource(SegmentSource):
         return REFERENCES_SCHEMA
 
     def rows(self) -> Rows:
-        options = self.checked
-        assert isinstance(options, ReferenceOptions)
-        return checked_references_at if options.all_bodies else references_at
-
-    def prepared(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        options = self.checked
-        assert isinstance(options, ReferenceOptions)
-        return batches if options.partitions is None else packed(batches, options.partitions)
+        return checked_references_at
 
     def lost(self, first_position: int, error: DamagedError) -> pa.RecordBatch:
-        """Return a reference to the batch, for quarantine."""
-        return to_batch([lost_batch(first_position, str(error))])
+        return lost_batch(first_position, error)
 
 
 def cache_options(job: Job) -> dict[str, str]:

@@ -1,33 +1,66 @@
-"""The steps of a job for Spark: functions from Arrow batches to Arrow batches, for `mapInArrow`.
+"""The steps of a batch on Spark: what the driver plans, and what each task does with its rows.
 
-They do not depend on Spark. A step gets the job and opens what it needs in the worker.
+Spark shuffles references twice, headers by source and all references by attachment, and never the body of a part. An
+archive that has grown since an earlier run is read as a whole, and only its new messages are committed.
+
+Functions of a task get the open job and Arrow batches. They do not depend on Spark.
 """
 
 import pickle
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from heapq import heapreplace
 from itertools import chain, groupby, islice
+from math import ceil
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from app.model.errors import GatewayError
-from app.model.message import PhysicalMessage, Position
+from app.model.message import Position
 from app.pipeline.assemble import columnar_assembly
 from app.pipeline.assemble.assemble_key import KeyOutcome, KeyState, assemble, by_key
-from app.pipeline.commit.commit_intent import ReprocessingWindow
-from app.pipeline.commit.packages import rows_of
+from app.pipeline.commit import packages, tables
+from app.pipeline.commit.commit_intent import IntendedBatch, ReprocessingWindow
+from app.pipeline.commit.packages import TaskResults, rows_of
+from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.finish.finish_outcomes import Result, finish
 from app.pipeline.finish.staging_store import StagingStore
-from app.pipeline.job.job import Job, Opened, open_job
-from app.pipeline.job.workers import Step
+from app.pipeline.job.job import Job, OpenJob, OpenRun, open_job
+from app.pipeline.job.spark_session import described, is_connected
+from app.pipeline.job.workers import at_task_start, in_task
+from app.pipeline.read.segment_shares import Share, read_share, shares
 from app.pipeline.references.header_pass import HeaderPass, Memory
-from app.pipeline.references.message_references import Reference, from_batch, to_batch
-from app.pipeline.references.retired_headers import NOTHING_RETIRED, Retired
+from app.pipeline.references.message_references import (
+    SCHEMA,
+    Header,
+    Reference,
+    ReferenceKind,
+    checked_references_at,
+    from_batch,
+    lost_batch,
+    references_at,
+    to_batch,
+)
+from app.pipeline.references.retired_headers import Retired
+from app.pipeline.references.shuffle import packed, unpacked
 from app.service.finishing.stored_parts import messages_at
+from app.service.threads import together
 from app.tables.quality import Increment, increments, quality_rows
+
+SHARES_PER_CORE = 2
+LEAST_SHARE, MOST_SHARE = 8 << 20, 256 << 20
+"""The size of the segments that one task reads for references, in bytes. A task costs about as much as 40 MiB."""
+
+PARTITION_BYTES = 512 << 20
+"""The size of the segments, in bytes, whose references one task may hold in memory. They take a hundredth of it if
+messages are large, and up to a half if all are tiny."""
 
 HEADERS_AT_ONCE = 1024
 """The number of headers whose messages are fetched together."""
@@ -46,138 +79,237 @@ PLACED = pa.schema(
 has number 0: the newest segments have been read last, and some are still in the cache of an object store's segments."""
 OUTCOMES_A_BATCH = 1024
 
+TABLE_TASKS_HERE = 1
+"""The largest number of tasks for tables that run in the driver: they are not worth a Spark job."""
 
-def headers(job: Job, retired: Retired = NOTHING_RETIRED) -> Step:
-    """Return the step from header references, sorted by source and position, to references to the headers' content."""
+SMALL_TABLE = 1 << 20
+"""The size of the stored data sets up to which tables are written at the same time: their files wait for the disk, or
+for the object store."""
+TABLE_TASK_COST = 256 << 10
+"""The number of bytes that take about as long as the file of a table without rows."""
 
-    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        described = open_job(job).stores.described
-        rows = (row for batch in batches for row in from_batch(batch))
-        for source, together in groupby(rows, attrgetter("source")):
-            header_pass = _header_pass(job, described, source, retired.remembered(source))
-            found = chain.from_iterable(header_pass.read(row.position, row.detail) for row in together)
-            while some := list(islice(found, HEADERS_AT_ONCE)):
-                yield to_batch(some)
+_NAMES_SHOWN = 200
+"""Characters of the names of tables in the description of a job."""
 
-    return step
+_RESULTS = from_arrow_schema(packages.RESULTS)
+
+
+class PackedRows(NamedTuple):
+    """References, packed by partition (`app.pipeline.references.shuffle`), and the number of partitions."""
+
+    rows: DataFrame
+    partitions: int
+
+
+class SparkSteps:
+    """`app.pipeline.run.batch.Steps` by Spark's workers."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    @contextmanager
+    def read_references(self, run: OpenRun, last_segment: int, *, checked: bool) -> Iterator[PackedRows]:
+        """Read every segment once. Spark keeps the references during the block."""
+        segments = [segment for segment in run.archive.segments() if segment.number <= last_segment]
+        size = sum(segment.size for segment in segments)
+        partitions = max(_shuffle_partitions(self._spark), ceil(size / PARTITION_BYTES))
+        share_bytes = min(max(size // _most_shares(self._spark), LEAST_SHARE), MOST_SHARE)
+        planned = shares(segments, share_bytes, cut=run.job.is_local, newest_first=not run.job.is_local)
+        step = partial(read_references, planned=planned, checked=checked, partitions=partitions)
+        numbers = self._spark.range(0, len(planned), 1, len(planned))
+        rows = numbers.mapInArrow(in_task(run.job, step), from_arrow_schema(SCHEMA)).persist()
+        try:
+            yield PackedRows(rows, partitions)
+        finally:
+            rows.unpersist()
+
+    def read_headers(self, run: OpenRun, references: PackedRows, retired: Retired) -> PackedRows:
+        rows, partitions = references
+        step = partial(read_headers, retired=retired, partitions=partitions)
+        headers = (
+            rows.filter(rows.kind == int(ReferenceKind.HEADER))
+            .repartition(_shuffle_partitions(self._spark), "source")
+            .sortWithinPartitions("source", "position")
+            .mapInArrow(in_task(run.job, step), from_arrow_schema(SCHEMA))
+        )
+        if retired.references:
+            known = pa.Table.from_batches(packed([to_batch(retired.references)], partitions))
+            headers = headers.unionByName(self._spark.createDataFrame(known))
+        return PackedRows(headers, partitions)
+
+    def assemble_and_finish(
+        self, run: OpenRun, references: PackedRows, headers: PackedRows, batch: IntendedBatch, *, checked: bool
+    ) -> TaskResults:
+        rows, partitions = references
+        rows = rows.filter(rows.kind != int(ReferenceKind.HEADER)).unionByName(headers.rows)
+        rows = rows.repartitionById(partitions, rows.position.cast("int"))  # the number of their partition
+        action = "assemble" if batch.again is None else "process again"
+        with described(self._spark, f"{action} segments up to {batch.last_segment} of {run.job.journal}"):
+            if batch.again is not None:
+                found = rows.mapInArrow(in_task(run.job, partial(process_again, window=batch.again)), _RESULTS)
+            elif run.job.is_local:
+                step = partial(assemble_and_finish, known=batch.known, checked=checked)
+                found = rows.mapInArrow(in_task(run.job, step), _RESULTS)
+            else:
+                found = self._finished_by_place(run, rows, batch, checked)
+            return packages.found_in(found.toArrow())
+
+    def _finished_by_place(self, run: OpenRun, rows: DataFrame, batch: IntendedBatch, checked: bool) -> DataFrame:
+        """Finish attachments of an object store where most of their segments are."""
+        firsts = first_segments(run, batch.last_segment, _most_shares(self._spark))
+        place = partial(outcomes_by_place, firsts=firsts, known=batch.known)
+        finish_them = partial(finish_all, known=batch.known, checked=checked)
+        return (
+            rows.mapInArrow(in_task(run.job, place), from_arrow_schema(PLACED))
+            .repartitionById(len(firsts), "share")
+            .sortWithinPartitions("position")
+            .mapInArrow(in_task(run.job, finish_them), _RESULTS)
+        )
+
+    def write_tables(self, opened: OpenJob, tasks: Sequence[TableTask]) -> Iterable[Written]:
+        if len(tasks) <= TABLE_TASKS_HERE:
+            return write_in_process(opened, tasks)
+        parts = in_shares(tasks, _most_shares(self._spark))
+        shared = [[tasks[at] for at in part] for part in parts]
+        names = ", ".join(sorted({task.table for task in tasks}))[:_NAMES_SHOWN]
+        with described(
+            self._spark, f"write {len(tasks)} files of {len({task.table for task in tasks})} tables: {names}"
+        ):
+            found = self._written(opened.job, shared)
+        by_task = dict(zip(chain(*parts), chain(*found), strict=True))
+        return [by_task[at] for at in range(len(tasks))]
+
+    def _written(self, job: Job, shared: Sequence[Sequence[TableTask]]) -> list[list[Written]]:
+        """Return what the workers have written for each share of the tasks."""
+        if not is_connected(self._spark):
+            context = self._spark.sparkContext
+            found: list[list[Written]] = (
+                context.parallelize(shared, len(shared)).map(partial(write_share, job)).collect()
+            )
+            return found
+        packed = pa.array([pickle.dumps(share) for share in shared], pa.binary())
+        rows = pa.table({"share": pa.array(range(len(shared)), pa.int32()), "packed": packed})
+        written = (
+            self._spark.createDataFrame(rows)
+            .repartitionById(len(shared), "share")
+            .mapInArrow(partial(write_packed, job), "share int, packed binary")
+            .toArrow()
+            .sort_by("share")
+        )
+        return [pickle.loads(each) for each in written.column("packed").to_pylist()]  # noqa: S301 - of this job
+
+
+def _shuffle_partitions(spark: SparkSession) -> int:
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or "1")
+
+
+def _most_shares(spark: SparkSession) -> int:
+    """Return the number of tasks that keep all cores busy. The cores of a Spark Connect server are not known."""
+    if is_connected(spark):
+        return _shuffle_partitions(spark)
+    return SHARES_PER_CORE * spark.sparkContext.defaultParallelism
+
+
+# --- references and headers -------------------------------------------------------------------------------------------
+
+
+def read_references(
+    opened: OpenJob, batches: Iterable[pa.RecordBatch], *, planned: Sequence[Share], checked: bool, partitions: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the references, packed, of the messages in some shares of the segments, which come by their numbers.
+
+    If bodies are `checked`, all of them are read, and compared with their checksums.
+    """
+    read = checked_references_at if checked else references_at
+    numbers = chain.from_iterable(batch.column("id").to_pylist() for batch in batches)
+    found = (read_share(opened.archive, opened.job.journal, planned[number], read, lost_batch) for number in numbers)
+    return packed(chain.from_iterable(found), partitions)
 
 
 def read_headers(
-    job: Job, opened: Opened, source: str, positions: Iterable[int], memory: Memory
-) -> Iterator[Reference]:
+    opened: OpenJob, batches: Iterable[pa.RecordBatch], *, retired: Retired, partitions: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the references, packed, to the content of headers, which are sorted by source and position."""
+
+    def found() -> Iterator[pa.RecordBatch]:
+        rows = (row for batch in batches for row in from_batch(batch) if isinstance(row, Header))
+        for source, headers in groupby(rows, attrgetter("source")):
+            header_pass = _header_pass(opened, source, retired.remembered(source))
+            read = chain.from_iterable(header_pass.read(header.position, header.message) for header in headers)
+            while some := list(islice(read, HEADERS_AT_ONCE)):
+                yield to_batch(some)
+
+    return packed(found(), partitions)
+
+
+def fetch_headers(opened: OpenJob, source: str, positions: Iterable[int], memory: Memory) -> Iterator[Reference]:
     """Yield references to the content of a source's headers at these packed positions, which ascend.
 
     Raises GatewayError when a header is no longer in the journal: without it, attachments would be assembled wrongly
     and the fault would stay unknown.
     """
-    header_pass = _header_pass(job, opened.stores.described, source, memory)
+    header_pass = _header_pass(opened, source, memory)
     coming = iter(positions)
     while some := list(islice(coming, HEADERS_AT_ONCE)):
         fetched = messages_at(opened.archive, some)
         for position in some:
             if (message := fetched.get(position)) is None:
-                raise GatewayError(f"journal segment {Position.unpack(position).segment} of {job.journal} is gone")
+                segment = Position.unpack(position).segment
+                raise GatewayError(f"journal segment {segment} of {opened.job.journal} is gone")
             yield from header_pass.read(position, message)
 
 
-def _header_pass(
-    job: Job, described: Callable[[PhysicalMessage], PhysicalMessage], source: str, memory: Memory
-) -> HeaderPass:
-    return HeaderPass(memory, described, job.limits.attachments, job.configured_dialects(source))
+def _header_pass(opened: OpenJob, source: str, memory: Memory) -> HeaderPass:
+    job = opened.job
+    return HeaderPass(memory, opened.stores.described, job.limits.attachments, job.configured_dialects(source))
 
 
-def assemble_all(job: Job, known: int | None = None, *, checked: bool = True) -> Step:
-    """Return the step from all references, sorted by source and key, to results of those after the packed position
-    `known`. `checked` is as in `app.pipeline.finish.finish_outcomes.finish`."""
-
-    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _results(columnar_assembly.outcomes(batches, known, job.limits), job, known, checked)
-
-    return step
+# --- attachments ------------------------------------------------------------------------------------------------------
 
 
-def outcomes_by_place(job: Job, shares: Sequence[int], known: int | None = None) -> Step:
-    """Return the step from all references, sorted by source and key, to outcomes, as rows of `PLACED`.
+def assemble_and_finish(
+    opened: OpenJob, batches: Iterable[pa.RecordBatch], *, known: int | None = None, checked: bool = True
+) -> Iterator[pa.RecordBatch]:
+    """Return the results of packed references after the packed position `known`. `checked` is as in
+    `app.pipeline.finish.finish_outcomes.finish`."""
+    outcomes = columnar_assembly.outcomes(unpacked(batches), known, opened.job.limits)
+    return rows_of(finish(outcomes, opened.stores, opened.archive, checked=checked), opened.job, known)
 
-    `shares` are the first segments of the shares of the journal, in order.
+
+def outcomes_by_place(
+    opened: OpenJob, batches: Iterable[pa.RecordBatch], *, firsts: Sequence[int], known: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the outcomes of packed references, as rows of `PLACED`.
+
+    `firsts` are the first segments of the shares of the journal, in order.
     """
-
-    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = columnar_assembly.outcomes(batches, known, job.limits)
-        while some := list(islice(found, OUTCOMES_A_BATCH)):
-            segments = [Position.unpack(outcome.position).segment for outcome in some]
-            numbers = [len(shares) - max(bisect_right(shares, segment), 1) for segment in segments]
-            values = (numbers, [outcome.position for outcome in some], [pack(outcome) for outcome in some])
-            columns = [pa.array(column, field.type) for column, field in zip(values, PLACED, strict=True)]
-            yield pa.RecordBatch.from_arrays(columns, schema=PLACED)
-
-    return step
+    found = columnar_assembly.outcomes(unpacked(batches), known, opened.job.limits)
+    while some := list(islice(found, OUTCOMES_A_BATCH)):
+        segments = [Position.unpack(outcome.position).segment for outcome in some]
+        numbers = [len(firsts) - max(bisect_right(firsts, segment), 1) for segment in segments]
+        values = (numbers, [outcome.position for outcome in some], [pack(outcome) for outcome in some])
+        columns = [pa.array(column, field.type) for column, field in zip(values, PLACED, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=PLACED)
 
 
-def assemble_again(job: Job, window: ReprocessingWindow) -> Step:
-    """Return the step from all references, sorted by source and key, to results of those in a window.
+def finish_all(
+    opened: OpenJob, batches: Iterable[pa.RecordBatch], *, known: int | None = None, checked: bool = True
+) -> Iterator[pa.RecordBatch]:
+    """Return the results of outcomes. The catalog has the messages up to the packed position `known`. `checked` is as
+    in `app.pipeline.finish.finish_outcomes.finish`."""
+    outcomes = (unpack(outcome) for batch in batches for outcome in batch.column("outcome").to_pylist())
+    return rows_of(finish(outcomes, opened.stores, opened.archive, checked=checked), opened.job, known)
 
-    Content that exists is not overwritten. Of everything else only the quality is returned, summed by hour.
+
+def first_segments(opened: OpenJob, last_segment: int, most: int) -> list[int]:
+    """Return the first segments of at most `most` shares of an archive, by which its attachments are finished.
+
+    A segment of an object store is fetched as a whole. So attachments that begin in the same segments are finished by
+    the same task, in their order. The more shares, the more segments are fetched by two tasks: attachments reach into
+    the segments of the next share.
     """
-
-    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        opened = open_job(job)
-        store = StagingStore(opened.stores.store)
-        staging = opened._replace(stores=replace(opened.stores, store=store))
-        rows = (row for batch in batches for row in from_batch(batch))
-        limits = job.limits
-        outcomes = (outcome for key, some in by_key(rows) for outcome in assemble(key, some, KeyState(), limits)[0])
-        rest: list[Increment] = []
-        one_by_one = replace(job, packing=None)
-        yield from rows_of(_again(outcomes, window, staging, store, rest), one_by_one, None)
-        if rest:
-            yield from rows_of(_qualities(rest), one_by_one, None)
-
-    return step
-
-
-def _again(
-    outcomes: Iterable[KeyOutcome],
-    window: ReprocessingWindow,
-    opened: Opened,
-    store: StagingStore,
-    rest: list[Increment],
-) -> Iterator[Result]:
-    """Yield the results in a window, and add the quality of all others to `rest`."""
-    asked = (outcome if is_in(window, outcome) else _only_quality(outcome) for outcome in outcomes)
-    for result in finish(asked, opened.stores, opened.archive):
-        if result.reached == ELSEWHERE:
-            rest.append(result.quality)
-            if len(rest) > QUALITIES_AT_ONCE:
-                rest[:] = increments(quality_rows(rest))
-        else:
-            name = result.finished and result.finished.object_name
-            yield result._replace(staged_object=store.staged_name(name) if name else None)
-
-
-def is_in(window: ReprocessingWindow, outcome: KeyOutcome) -> bool:
-    """Tell whether an outcome has messages of a window. Messages that cannot be read back belong to every source."""
-    is_of_source = window.source is None or outcome.quality.source in (window.source, "")
-    return is_of_source and Position.unpack(outcome.reached).segment >= window.first_segment
-
-
-def _only_quality(outcome: KeyOutcome) -> KeyOutcome:
-    return KeyOutcome(outcome.position, ELSEWHERE, outcome.quality, repeated=outcome.repeated)
-
-
-def _qualities(rest: Iterable[Increment]) -> Iterator[Result]:
-    return (Result(ELSEWHERE, quality) for quality in increments(quality_rows(rest)))
-
-
-def finish_all(job: Job, known: int | None = None, *, checked: bool = True) -> Step:
-    """Return the step from outcomes to results. The catalog has the messages up to the packed position `known`.
-    `checked` is as in `app.pipeline.finish.finish_outcomes.finish`."""
-
-    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        outcomes = (unpack(outcome) for batch in batches for outcome in batch.column("outcome").to_pylist())
-        return _results(outcomes, job, known, checked)
-
-    return step
+    numbers = [segment.number for segment in opened.archive.segments() if segment.number <= last_segment]
+    return numbers[:: ceil(len(numbers) / most)] if numbers else [0]
 
 
 def pack(value: KeyOutcome) -> bytes:
@@ -188,6 +320,80 @@ def unpack(packed: bytes) -> Any:
     return pickle.loads(packed)  # noqa: S301 - written by the same job
 
 
-def _results(outcomes: Iterable[KeyOutcome], job: Job, known: int | None, checked: bool) -> Iterator[pa.RecordBatch]:
-    opened = open_job(job)
-    return rows_of(finish(outcomes, opened.stores, opened.archive, checked=checked), job, known)
+# --- messages that are processed again --------------------------------------------------------------------------------
+
+
+def process_again(
+    opened: OpenJob, batches: Iterable[pa.RecordBatch], *, window: ReprocessingWindow
+) -> Iterator[pa.RecordBatch]:
+    """Yield the results of those packed references that are in a window.
+
+    Content is written beside content that exists. Of everything else only the quality is returned, summed by hour.
+    """
+    store = StagingStore(opened.stores.store)
+    stores = replace(opened.stores, store=store)
+    one_by_one = replace(opened.job, packing=None)
+    rows = (row for batch in unpacked(batches) for row in from_batch(batch))
+    outcomes = (each for key, some in by_key(rows) for each in assemble(key, some, KeyState(), opened.job.limits)[0])
+    asked = (
+        each if is_in(window, each) else KeyOutcome(each.position, ELSEWHERE, each.quality, repeated=each.repeated)
+        for each in outcomes
+    )
+    rest: list[Increment] = []
+
+    def in_window() -> Iterator[Result]:
+        for result in finish(asked, stores, opened.archive):
+            if result.reached == ELSEWHERE:
+                rest.append(result.quality)
+                if len(rest) > QUALITIES_AT_ONCE:
+                    rest[:] = increments(quality_rows(rest))
+            else:
+                name = result.finished and result.finished.object_name
+                yield result._replace(staged_object=store.staged_name(name) if name else None)
+
+    yield from rows_of(in_window(), one_by_one, None)
+    elsewhere = [Result(ELSEWHERE, quality) for quality in increments(quality_rows(rest))]
+    yield from rows_of(elsewhere, one_by_one, None)
+
+
+def is_in(window: ReprocessingWindow, outcome: KeyOutcome) -> bool:
+    """Tell whether an outcome has messages of a window. Messages that cannot be read back belong to every source."""
+    is_of_source = window.source is None or outcome.quality.source in (window.source, "")
+    return is_of_source and Position.unpack(outcome.reached).segment >= window.first_segment
+
+
+# --- files of tables --------------------------------------------------------------------------------------------------
+
+
+def in_shares(tasks: Sequence[TableTask], shares: int) -> list[list[int]]:
+    """Return the numbers of the tasks in at most `shares` shares of about the same size."""
+    made: list[list[int]] = [[] for _ in range(min(shares, len(tasks)))]
+    loads = [(0, number) for number in range(len(made))]
+    for at in sorted(range(len(tasks)), key=lambda at: tasks[at].size, reverse=True):
+        load, number = loads[0]
+        made[number].append(at)
+        heapreplace(loads, (load + tasks[at].size + TABLE_TASK_COST, number))
+    return made
+
+
+def write_packed(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the files of pickled shares of tasks. Yield what was written in their place."""
+    for batch in batches:
+        shares = (pickle.loads(packed) for packed in batch.column("packed").to_pylist())  # noqa: S301 - of this job
+        written = [pickle.dumps(write_share(job, share)) for share in shares]
+        yield batch.set_column(1, "packed", pa.array(written, pa.binary()))
+
+
+def write_share(job: Job, tasks: Sequence[TableTask]) -> list[Written]:
+    """Write the files of a share of tasks in a task of Spark."""
+    at_task_start()
+    return write_in_process(open_job(job), tasks)
+
+
+def write_in_process(opened: OpenJob, tasks: Sequence[TableTask]) -> list[Written]:
+    """Write files in this process: large ones one after the other, and small ones many at a time."""
+    assert opened.tables is not None
+    run = partial(tables.write, tables=opened.tables, content=opened.stores.store)
+    small = [task for task in tasks if task.size <= SMALL_TABLE]
+    done = iter(together(run, small))
+    return [next(done) if task.size <= SMALL_TABLE else run(task) for task in tasks]

@@ -7,13 +7,14 @@
 
 Spark's checkpoint contains the segments of each micro-batch, and the state before it. A driver that was killed repeats
 its last micro-batch, with the same segments and the same state, and `app.pipeline.commit.commit` recognizes it. A
-commit that was interrupted is ended before the stream starts (`app.pipeline.run.runs`), with or without a checkpoint.
+commit that was interrupted is ended before the stream starts (`app.pipeline.run.batch`), with or without a checkpoint.
 With a new checkpoint and an older catalog, the journal is read from its beginning. Up to the catalog's progress this
 only builds state. No micro-batch has both segments up to that progress and segments after it. A checkpoint of another
 journal, or one that is ahead of the catalog, is refused.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import structlog
 from pyspark.sql import DataFrame, SparkSession
@@ -23,22 +24,21 @@ from pyspark.sql.streaming.query import StreamingQuery
 from app.model.message import Position
 from app.pipeline.commit import packages
 from app.pipeline.commit.commit import CommittedBatch, Committer
-from app.pipeline.commit.packages import TaskResults
 from app.pipeline.finish.finish_outcomes import Result
-from app.pipeline.job.job import Job, Opened, open_job
-from app.pipeline.job.stage_names import described
+from app.pipeline.job.job import Job, OpenRun
+from app.pipeline.job.spark_session import described
 from app.pipeline.job.workers import in_task
 from app.pipeline.read.segment_gaps import missing_segments, spoken
-from app.pipeline.references.message_references import What
-from app.pipeline.run import runs, spark_steps
-from app.pipeline.run.batch import SparkPasses, table_writer
+from app.pipeline.references.message_references import ReferenceKind
+from app.pipeline.run import spark_steps
+from app.pipeline.run.batch import process, unfinished
 from app.pipeline.run.processors import OUTCOMES, REFERENCES, AttachmentProcessor, HeaderProcessor
 from app.pipeline.run.segment_sources import cache_options, register
+from app.pipeline.run.spark_steps import SparkSteps
 from app.pipeline.watch.run_records import recording
-from app.ports import Catalog, Clock
 
 Watch = Callable[[int, Sequence[Result], CommittedBatch], None]
-"""A function that is called for every micro-batch with its number, those of its results that are in no package, and its
+"""A function that is called for every micro-batch with its number, its results that are in no package, and its
 outcome."""
 
 log = structlog.stdlib.get_logger(__name__)
@@ -46,9 +46,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 def start(
     spark: SparkSession,
-    job: Job,
-    catalog: Catalog,
-    clock: Clock,
+    run: OpenRun,
     *,
     checkpoint: str,
     bytes_per_trigger: int,
@@ -60,30 +58,34 @@ def start(
     A micro-batch takes at most `bytes_per_trigger` bytes of journal. A new one begins every `every` seconds. With None,
     the stream ends with the segments that are sealed now.
     """
-    job = job.anew(catalog.packing())
-    runs.resolve(SparkPasses(spark), job, catalog, clock)
-    opened = open_job(job)
-    committer = Committer(opened, catalog, clock, table_writer(spark, job))
-    results_in_spark = from_arrow_schema(packages.RESULTS)
+    steps = SparkSteps(spark)
+    for batch in unfinished(run):
+        process(steps, run, batch)
+    committer = Committer(run, partial(steps.write_tables, run))
 
     def take(outcomes: DataFrame, number: int) -> None:
         before = committer.progress
-        with recording(catalog, clock, "stream") as record:
+        with recording(run.catalog, run.clock, "stream") as record:
             with described(spark, f"micro-batch {number}: assemble and finish attachments"):
-                finished = outcomes.mapInArrow(in_task(spark_steps.finish_all(job, before)), results_in_spark)
+                step = in_task(run.job, partial(spark_steps.finish_all, known=before))
+                finished = outcomes.mapInArrow(step, from_arrow_schema(packages.RESULTS))
                 found = packages.found_in(finished.toArrow())
             if not found:
                 return
             record.begin()
-            committed = committer.commit(found.results, found.packages)
+            committed = committer.commit(found)
             record.end(committed)
         if committed is not None:
-            log.info("batch_committed", batch=number, **_told(committed, found))
-            _warn(opened, job, before, committed)
+            counts = {name: getattr(committed, name) for name in ("finished", "refused", "quarantined")}
+            counts["tables"] = len(committed.tables)
+            states = [*(each.state for each in found.results), *(each.state for each in found.packages)]
+            again = {"again": True} if committed.was_known else {}
+            log.info("batch_committed", batch=number, **counts, state_bytes=sum(states), **again)
+            _warn(run, before, committed)
             watch(number, found.results, committed)
 
     writer = (
-        outcomes(spark, job, bytes_per_trigger, committer.progress)
+        outcomes(spark, run.job, bytes_per_trigger, committer.progress)
         .writeStream.queryName("attachments")
         .outputMode("append")
         .option("checkpointLocation", checkpoint)
@@ -93,15 +95,15 @@ def start(
     return writer.start()
 
 
-def _warn(opened: Opened, job: Job, before: int | None, committed: CommittedBatch) -> None:
+def _warn(run: OpenRun, before: int | None, committed: CommittedBatch) -> None:
     """Log what the micro-batch lacked: damaged messages, and segments that are missing."""
     if committed.damaged:
-        log.error("messages_damaged", segments=list(committed.damaged), journal=job.journal)
+        log.error("messages_damaged", segments=list(committed.damaged), journal=run.job.journal)
     reached = Position.unpack(committed.reached).segment
-    numbers = [segment.number for segment in opened.archive.segments() if segment.number <= reached]
+    numbers = [segment.number for segment in run.archive.segments() if segment.number <= reached]
     after = Position.unpack(before).segment if before is not None else min(numbers, default=1) - 1
     if not committed.was_known and (missing := missing_segments(numbers, after)):
-        log.warning("segments_not_found", segments=spoken(missing), journal=job.journal)
+        log.warning("segments_not_found", segments=spoken(missing), journal=run.job.journal)
 
 
 def outcomes(spark: SparkSession, job: Job, bytes_per_trigger: int, known: int | None = None) -> DataFrame:
@@ -117,7 +119,7 @@ def outcomes(spark: SparkSession, job: Job, bytes_per_trigger: int, known: int |
         .option("known_segment", str(0 if known is None else Position.unpack(known).segment))
         .load(job.journal)
     )
-    is_header = references.what == int(What.HEADER)
+    is_header = references.kind == int(ReferenceKind.HEADER)
     announced = (
         references.filter(is_header)
         .select("source", "position")
@@ -130,14 +132,3 @@ def outcomes(spark: SparkSession, job: Job, bytes_per_trigger: int, known: int |
         .groupBy("source", "key")
         .transformWithState(AttachmentProcessor(job), OUTCOMES, "Append", "ProcessingTime")
     )
-
-
-def _told(committed: CommittedBatch, found: TaskResults) -> dict[str, object]:
-    told: dict[str, object] = {
-        "finished": committed.finished,
-        "refused": committed.refused,
-        "quarantined": committed.quarantined,
-        "tables": len(committed.tables),
-        "state_bytes": sum(result.state for result in found.results) + sum(package.state for package in found.packages),
-    }
-    return told | ({"again": True} if committed.was_known else {})

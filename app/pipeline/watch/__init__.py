@@ -1,1 +1,1 @@
-"""What a run tells others of itself: metrics, spans, lineage, expectations, and its record."""
+"""Reports of a run: metrics, spans, lineage, expectations, and its record."""

@@ -1,7 +1,7 @@
 """Spans of a run's batches, sent by the driver.
 
-A stream continues the trace after the gateway's span that ends the attachment. A batch has no gateway beside it that
-would send that span, so it continues the sender's.
+A stream continues the trace after the gateway's span that ends the attachment. A batch has no gateway that would
+send that span, so it continues the sender's.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ class BatchSpans:
 
 @contextmanager
 def batch_spans(settings: TraceSettings, name: str) -> Iterator[BatchSpans]:
-    """Provide the spans of a run for the block. `name` is that of the job: "batch", or "stream".
+    """Provide the spans of a run for the block. `name` is the job's: "batch", or "stream".
 
     Raises GatewayError and PluginError.
     """

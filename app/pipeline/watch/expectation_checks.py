@@ -1,10 +1,10 @@
 """Expectations of the table `quality`, checked after a run.
 
 They are checked after the commit, because what was received cannot be received again: a run that violates one has
-committed its data, and only says so.
+committed its data, and only reports it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -44,21 +44,20 @@ def violations(
     """
     if not expectations or not added:
         return []
-    return list(_violations(expectations, _by_source(_rows(added, store))))
-
-
-def _violations(expectations: Iterable[Expectation], sums: Iterable[Increment]) -> Iterator[Violation]:
-    rows = list(sums)
+    sums = list(_by_source(_rows(added, store)))
+    found = []
     for each in expectations:
-        for row in rows:
+        for row in sums:
             if each.source not in (None, row.source):
                 continue
-            value = _value(row, each.quantity)
+            derived = _DERIVED.get(each.quantity)
+            value = derived(row) if derived else getattr(row, each.quantity)
             is_failure = each.action == "fail"
             if each.at_most is not None and value > each.at_most:
-                yield Violation(row.source, each.quantity, value, f"at most {each.at_most:g}", is_failure)
+                found.append(Violation(row.source, each.quantity, value, f"at most {each.at_most:g}", is_failure))
             if each.at_least is not None and value < each.at_least:
-                yield Violation(row.source, each.quantity, value, f"at least {each.at_least:g}", is_failure)
+                found.append(Violation(row.source, each.quantity, value, f"at least {each.at_least:g}", is_failure))
+    return found
 
 
 def _rows(added: Sequence[Increment], store: TableStore | None) -> pa.Table:
@@ -76,11 +75,6 @@ def _by_source(rows: pa.Table) -> Iterator[Increment]:
     together = rows.set_column(1, "hour", pa.repeat(pa.scalar(0, SCHEMA.field("hour").type), rows.num_rows))
     for row in summed(together.to_batches()).to_pylist():
         yield Increment(**(row | {"hour": 0}))
-
-
-def _value(sums: Increment, quantity: str) -> float:
-    derived = _DERIVED.get(quantity)
-    return derived(sums) if derived else getattr(sums, quantity)
 
 
 def _share(some: float, all_: float) -> float:

@@ -52,7 +52,7 @@ class _Nobody:
 def lineage(job: Job, name: str, settings: PipelineSettings) -> Iterator[Lineage]:
     """Provide the lineage of a run for the block: START before it, and COMPLETE or FAIL after it.
 
-    `name` is that of the job: "batch", or "stream", which also has an event RUNNING for each batch. Raises GatewayError
+    `name` is the job's: "batch", or "stream", which also has an event RUNNING for each batch. Raises GatewayError
     if the library is missing.
     """
     if settings.lineage_url is None:
@@ -112,7 +112,8 @@ class _Run:
         try:
             for each in tables:
                 before = self._outputs.get(each.table)
-                self._outputs[each.table] = _output(each, store, 0 if before is None else _rows(before))
+                rows = 0 if before is None else before.outputFacets["outputStatistics"].rowCount
+                self._outputs[each.table] = _output(each, store, rows)
         except Exception as error:  # noqa: BLE001 - lineage never stops a run
             log.warning("lineage_failed", reason=str(error))
         if self._is_stream:
@@ -180,11 +181,6 @@ def _output(table: CommittedTable, store: TableStore, rows_before: int) -> Any:
     return OutputDataset(namespace, name, facets=facets, outputFacets={"outputStatistics": statistics})
 
 
-def _rows(output: Any) -> int:
-    rows: int = output.outputFacets["outputStatistics"].rowCount
-    return rows
-
-
 def _client(settings: PipelineSettings) -> "OpenLineageClient":
     try:
         from openlineage.client.client import OpenLineageClient  # noqa: PLC0415 - an extra
@@ -192,7 +188,7 @@ def _client(settings: PipelineSettings) -> "OpenLineageClient":
     except ModuleNotFoundError as missing:
         how = "pip install openlineage-python"
         raise GatewayError(f"pipeline.lineage_url needs the library {missing.name!r}: {how}") from missing
-    said: dict[str, Any] = {"url": settings.lineage_url, "timeout": SEND_SECONDS, "retry": {"total": RETRIES}}
+    config: dict[str, Any] = {"url": settings.lineage_url, "timeout": SEND_SECONDS, "retry": {"total": RETRIES}}
     if settings.lineage_token is not None:
-        said["auth"] = {"type": "api_key", "apiKey": settings.lineage_token.get_secret_value()}
-    return OpenLineageClient(transport=AsyncHttpTransport(AsyncHttpConfig.from_dict(said)))
+        config["auth"] = {"type": "api_key", "apiKey": settings.lineage_token.get_secret_value()}
+    return OpenLineageClient(transport=AsyncHttpTransport(AsyncHttpConfig.from_dict(config)))

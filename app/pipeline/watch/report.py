@@ -1,19 +1,17 @@
 """The state of the catalog after a run, for people and for programs."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from itertools import islice
+from typing import NamedTuple
 
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord
-from app.ports import AttachmentFilter, Catalog, JournalReader, Page
+from app.ports import AttachmentFilter, Catalog, JournalReader
 from app.service.finishing.stored_parts import missing_ranges
-
-T = TypeVar("T")
+from app.service.repair.catalog_pages import AT_ONCE, pages
 
 MOST_LISTED = 1000
 MOST_RANGES = 10
-_PAGE = 200
 
 
 class Incomplete(NamedTuple):
@@ -42,26 +40,11 @@ class RunReport(NamedTuple):
 def report(catalog: Catalog, journal: JournalReader) -> RunReport:
     receiving = AttachmentFilter(state=AttachmentState.RECEIVING, announced=True)
     counts = catalog.counts()
-    records = _all(lambda cursor: catalog.attachments(receiving, cursor, _PAGE), MOST_LISTED)
-    reasons = Counter(entry.code for entry in _all(lambda cursor: catalog.quarantined(None, None, cursor, _PAGE)))
+    records = islice(pages(lambda cursor: catalog.attachments(receiving, cursor, AT_ONCE)), MOST_LISTED)
+    reasons = Counter(entry.code for entry in pages(lambda cursor: catalog.quarantined(None, None, cursor, AT_ONCE)))
     return RunReport(
         states={state: count for state, count in counts["attachments"].items() if count},
         unannounced=counts["unannounced"][AttachmentState.RECEIVING],
         incomplete=[Incomplete(record, missing_ranges(record, catalog, journal, MOST_RANGES)) for record in records],
         reasons=dict(reasons.most_common()),
     )
-
-
-def _all(fetch: Callable[[str | None], Page[T]], most: int | None = None) -> Iterator[T]:
-    cursor: str | None = None
-    seen = 0
-    while True:
-        page = fetch(cursor)
-        for item in page.items:
-            if most is not None and seen >= most:
-                return
-            seen += 1
-            yield item
-        cursor = page.next
-        if cursor is None:
-            return

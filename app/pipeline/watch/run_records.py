@@ -1,4 +1,4 @@
-"""A record of each run in the catalog, from which REST tells what the pipeline does.
+"""A record of each run in the catalog, which REST shows.
 
 Recording fails open: a run that cannot be recorded is processed all the same.
 """
@@ -67,7 +67,7 @@ class Recording:
 
 @contextmanager
 def recording(catalog: Catalog, clock: Clock, kind: RunKind) -> Iterator[Recording]:
-    """Provide the record of a run for the block. An exception is recorded as the run's failure, and goes on."""
+    """Provide the record of a run for the block. An exception is recorded as the run's failure, and raised again."""
     run = Recording(catalog, clock, kind)
     try:
         yield run

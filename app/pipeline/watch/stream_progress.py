@@ -21,7 +21,7 @@ _WHOLE = "triggerExecution"
 _WORK = "addBatch"
 
 
-class ProgressListener(StreamingQueryListener):
+class StreamProgressListener(StreamingQueryListener):
     """Records the progress of each micro-batch with data, of the last query that was started.
 
     Events come some time after what they tell of. `ended` is set when all events of the query have come.

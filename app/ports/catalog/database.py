@@ -17,7 +17,7 @@ class CatalogBinding(Protocol):
         """
 
     def take_over(self, least: int) -> int:
-        """Return an epoch for this process: at least `least`, and later than those of all processes before.
+        """Return an epoch for this process: at least `least`, and later than the epochs of all processes before.
 
         From then on, the writes of those processes raise CatalogTaken. The database disconnects a process that stops
         within a write, so that no other one waits for it. Only where several processes share the catalog; they need no

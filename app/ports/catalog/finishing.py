@@ -43,7 +43,7 @@ class FinishingCatalog(Protocol):
         self, attachment_ids: Sequence[str], now: int, event: Callable[[str, str], NewEvent]
     ) -> set[str]:
         """Mark messages of these attachments complete if all their attachments are finished and their announced
-        application message has come. Return their identifiers.
+        application message was received. Return their identifiers.
 
         `event` makes the event of a message of its identifier and its source. It is logged in the same transaction.
         """
@@ -57,7 +57,7 @@ class FinishingCatalog(Protocol):
         reason: str | None = None,
         events: Sequence[NewEvent] = (),
     ) -> None:
-        """Change the state of attachments, where the state they have by now allows it.
+        """Change the state of attachments, where their current state allows it.
 
         Other attachments are left as they are, and events about them are not logged: deleted stays deleted, only an
         attachment being received expires, and only a quarantined one is tried again.

@@ -86,7 +86,7 @@ class ListingCatalog(Protocol):
         """Return an attachment, or None if it is unknown."""
 
     def attachments_by_id(self, attachment_ids: Sequence[str]) -> list[AttachmentRecord]:
-        """Return those of these attachments that exist, in no particular order."""
+        """Return the existing ones of these attachments, in no particular order."""
 
     def messages(
         self,
@@ -101,7 +101,7 @@ class ListingCatalog(Protocol):
         BadCursor."""
 
     def messages_by_id(self, message_ids: Sequence[str]) -> list[MessageRecord]:
-        """Return those of these messages that exist, in no particular order."""
+        """Return the existing ones of these messages, in no particular order."""
 
     def messages_that_waited(self, attachment_ids: Sequence[str]) -> list[MessageRecord]:
         """Return the messages whose application message waited for its header under one of these identifiers, by

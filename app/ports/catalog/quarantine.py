@@ -69,7 +69,7 @@ class QuarantineCatalog(Protocol):
 
     def uncopied_quarantine(self, position_below: int, largest: int, limit: int) -> list[QuarantineRecord]:
         """Return entries whose bytes are only in the journal, below a packed position, in the journal's order.
-        Dismissed entries and those of more than `largest` bytes are left out."""
+        Dismissed entries and entries of more than `largest` bytes are left out."""
 
     def copied_quarantine(
         self, copies: Sequence[QuarantineCopy], objects: Mapping[str, str], gone: Sequence[str]

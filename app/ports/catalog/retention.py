@@ -35,7 +35,7 @@ class RetentionCatalog(Protocol):
         """Remove a message and log the events. Returns False, and logs nothing, if it is unknown."""
 
     def drop_deliveries(self, delivery_ids: Sequence[str], events: Sequence[NewEvent] = ()) -> set[str]:
-        """Remove those of these deliveries that have ended, and log their events. Returns which were removed."""
+        """Remove the ended ones of these deliveries, and log their events. Returns which were removed."""
 
     def quarantine_by_source(self) -> dict[str, Kept]:
         """Return how much each source has in quarantine."""

@@ -85,7 +85,7 @@ def refusal_event(record: AttachmentRecord, refused: RefusedContent, now: int) -
 
 
 def expiry_event(record: AttachmentRecord, now: int) -> NewEvent:
-    """Return the event of an attachment that expires, with how much of it has come."""
+    """Return the event of an attachment that expires, with how much of it was received."""
     data: dict[str, object] = {
         "source": record.source,
         "parts_received": record.parts_received,

@@ -1,4 +1,4 @@
-"""Spans of attachments and deliveries, made of the event log when they have come to an end.
+"""Spans of attachments and deliveries, made from the event log when they have ended.
 
 So tracing takes no part in receiving, assembling or sending, and an attachment that Spark assembles has the same spans.
 Failures are logged here, and do not stop anything else.
@@ -72,7 +72,7 @@ class Traces:
     # --- spans ----------------------------------------------------------------------------------------------------
 
     def take(self, events: Sequence[EventRecord], catalog: Catalog) -> None:
-        """Export the spans of what has come to an end by these events."""
+        """Export the spans of attachments and deliveries that have ended by these events."""
         if self._exporter is None:
             return
         ended = [event for event in events if event.trace_parent is not None]

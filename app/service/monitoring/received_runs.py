@@ -33,7 +33,7 @@ class DatedRun(NamedTuple):
     last_received_at: int | None
 
 
-class ReceivedParts(NamedTuple):
+class PartsReport(NamedTuple):
     """The parts with the sequence numbers `first` to `last`. `truncated` says that there are more behind."""
 
     expected: int | None
@@ -44,9 +44,7 @@ class ReceivedParts(NamedTuple):
     truncated: bool
 
 
-def parts_of(
-    record: AttachmentRecord, context: ServiceContext, first: int = 1, last: int | None = None
-) -> ReceivedParts:
+def parts_of(record: AttachmentRecord, context: ServiceContext, first: int = 1, last: int | None = None) -> PartsReport:
     """Return the parts of an attachment in a closed interval of sequence numbers; without `last`, all behind `first`.
 
     Of an IBM MQ group they are the logical messages by MsgSeqNumber.
@@ -56,7 +54,9 @@ def parts_of(
     is_forgotten = not packed and record.state in (AttachmentState.FINISHED, AttachmentState.COMPLETE)
     if is_forgotten:
         # The content is in the store, so all parts were here; where they lie in the journal is forgotten.
-        runs = _one_run(expected or record.parts_received)
+        length = expected or record.parts_received
+        ones = np.ones(min(length, 1), np.int64)
+        runs = Runs(ones, ones * length, ones * 0)
     elif record.group is None:
         runs = Runs.unpack(packed).in_order()
     else:
@@ -72,12 +72,7 @@ def parts_of(
         dated = [DatedRun(run._replace(begin=None, end=None), *times) for run in found]
     else:
         dated = _dated(found, context.journal)
-    return ReceivedParts(expected, sum(run.received for run in found), first, max(shown, first - 1), dated, shown < end)
-
-
-def _one_run(length: int) -> Runs:
-    """Return the parts 1 to `length`, whose places are forgotten."""
-    return Runs(np.ones(min(length, 1), np.int64), np.full(min(length, 1), length), np.zeros(min(length, 1), np.int64))
+    return PartsReport(expected, sum(run.received for run in found), first, max(shown, first - 1), dated, shown < end)
 
 
 def _marks(record: AttachmentRecord, context: ServiceContext, highest: int) -> dict[int, State]:

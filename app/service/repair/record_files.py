@@ -1,6 +1,6 @@
-"""The records: the data that a catalog rebuilt from nothing takes in addition to the journal, in the content store.
+"""The records: rows in the content store from which, with the journal, a lost catalog is rebuilt.
 
-The journal has everything until its segments are retired. Before that, each row that has come to an end is written down
+The journal has everything until its segments are retired. Before that, each row that has ended is written down
 here: an attachment that is finished, expired, quarantined or deleted, with its message; a quarantined message; a
 delivery. One object holds the rows of one round. So recording takes one flush to disk a round, and none for an
 attachment.

@@ -107,7 +107,7 @@ class Recorder:
 
     def _round(self, reached: int, last: int) -> int:
         """Record what the next events report, or everything if some of them were pruned."""
-        # A power cut must not lose changes whose record survives: their events would come again under other numbers.
+        # A power cut must not lose changes whose record survives: they would be logged again under other numbers.
         self._catalog.flush()
         events: list[EventRecord] = []
         while len(events) < EVENTS_A_ROUND and reached < last:

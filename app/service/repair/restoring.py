@@ -189,7 +189,7 @@ def set_aside(name: str, store: ContentStore) -> bool:
 
 
 def restore_rows(recorded: Sequence[AttachmentRecord], context: ServiceContext) -> None:
-    """Add rows to the catalog for finished attachments whose objects are there."""
+    """Add rows to the catalog for finished attachments whose objects exist."""
     rows = [replace(record, storage="store", object_name=object_name(record.id)) for record in recorded]
     context.catalog.checkpoint(Checkpoint(attachments=rows))
 

@@ -28,7 +28,7 @@ from app.settings import Settings
 
 AHEAD = 1_000_000
 """The distance to the new epoch and to the next segment. A gateway gets a new epoch at every start; none starts so
-often after its last backup, or seals so many segments."""
+often after its last backup, or seals this number of segments."""
 
 
 class RestoredBackup(NamedTuple):

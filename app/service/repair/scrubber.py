@@ -35,7 +35,7 @@ _SHOWN = 10
 @dataclass(slots=True)
 class ScrubProgress:
     """The progress of a pass: its begin and end (µs), the last segment that was read, and the cursor in the listing of
-    attachments. `in_content` is set once all segments are read. Segments are those of `journal`."""
+    attachments. `in_content` is set once all segments are read. Segments belong to `journal`."""
 
     journal: str
     begun_at: int = 0

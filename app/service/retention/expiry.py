@@ -31,7 +31,7 @@ any message after that position has expired, and nothing of it is kept.
 """
 
 
-class Expiry:
+class Expirer:
     """Expires attachments and releases their parts. One call of each method does everything that is due."""
 
     def __init__(self, context: ServiceContext, times: ReceivingTime, between: Between = at_once) -> None:

@@ -60,7 +60,7 @@ class _Step:
     due: float = 0.0
 
 
-class Retention:
+class Remover:
     """Removes old data. One call of `retain` does everything that is due."""
 
     def __init__(self, context: ServiceContext, clock: RetentionClock, between: Between = at_once) -> None:

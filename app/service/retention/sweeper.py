@@ -8,9 +8,9 @@ from app.observe import Recurring, logger
 from app.ports import Segment
 from app.service.context import Between, ServiceContext, at_once
 from app.service.quarantine.quarantine_records import copy_quarantined
-from app.service.retention.expiry import Expiry
+from app.service.retention.expiry import Expirer
 from app.service.retention.receiving_time import ReceivingTime
-from app.service.retention.removal import Retention, RetentionClock
+from app.service.retention.removal import Remover, RetentionClock
 from app.settings import microseconds
 
 log = logger(__name__)
@@ -34,9 +34,9 @@ class Sweeper:
         self._context, self._may_go, self._before_retiring = context, may_go, before_retiring
         self._faults: dict[str, Recurring] = {}
         self._clock = RetentionClock(context.clock)
-        expiring = Expiry(context, times or ReceivingTime(context, {}), between)
+        expiring = Expirer(context, times or ReceivingTime(context, {}), between)
         self.expire, self.release_parts = expiring.expire, expiring.release_parts
-        self.retain = Retention(context, self._clock, between).retain
+        self.retain = Remover(context, self._clock, between).retain
 
     def sweep(self) -> None:
         """Run each step by itself. One that fails, for example on a full disk, must not stop the others from freeing

@@ -155,7 +155,7 @@ def new_delivery(
 ) -> DeliveryRecord:
     """Return the delivery that a message becomes, with new correlids.
 
-    `parts` are by the names that the message uses. `fingerprint` is that of a request with an idempotency key.
+    `parts` are by the names that the message uses. `fingerprint` identifies a request with an idempotency key.
     """
     application = message.application_message
     return DeliveryRecord(

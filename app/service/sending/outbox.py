@@ -95,7 +95,7 @@ class Outbox:
         self._cancelled: set[str] = set()
         """The deliveries that are to be cancelled before their next batch."""
         self._tidy_at = 0.0
-        """When to look for the sender's records of deliveries that are over."""
+        """When to remove the sender's records of ended deliveries."""
 
     def wake(self) -> None:
         """Wake the outbox, as there may be something to send."""
@@ -185,7 +185,7 @@ class Outbox:
                 self._end(replace(run.delivery, messages_total=total), DeliveryState.SENT, None)
 
     def _send(self, run: "_Run") -> bool:
-        """Send the messages that are not confirmed yet. Return False when it was stopped in the middle."""
+        """Send the messages that are not confirmed yet. Return False when it was stopped before the last one."""
         known = run.delivery.messages_sent if run.delivery.cut is not None else None
         run.delivery = replace(run.delivery, messages_sent=self.sender.resume(run.delivery.id, known))
         run.delivery, how = self._settle_cut(run.delivery)

@@ -1,6 +1,6 @@
 """The conversion of an uploaded file to a data set: defined for its destination, checked, stored as a Parquet object.
 
-Every attempt of a delivery encodes the stored object, whatever the file's format was.
+Every attempt of a delivery encodes the stored object, independent of the file's format.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -74,7 +74,7 @@ class ConvertedFile(NamedTuple):
 
 
 def target_of(destination: Destination, most_bytes: int, expansion: int | None = None) -> DataSetTarget:
-    """Return the limits of a destination, with at most `most_bytes` bytes, and `expansion` times those of the file.
+    """Return the limits of a destination, with at most `most_bytes` bytes, and `expansion` times the bytes of the file.
 
     Raises InvalidInputError for an unknown character set.
     """

@@ -180,7 +180,7 @@ def _answering(answer: bytes) -> Callable[[socket.socket], None]:
         (lambda stream: stream.recv(1), "gave no answer within 0.5 s"),
         (_disagreeing, "unknown parameters"),
         (_answering(b"\x7f" * 8), "sent a frame of"),
-        (_answering(published("A", 1)), "what is not understood"),
+        (_answering(published("A", 1)), "sent an invalid answer"),
         (_answering(envelope("RVD.INITRESP", "R", [])), "not say the client"),
     ],
 )

@@ -15,7 +15,7 @@ from app.model.records import CONTENT_LOST, NewEvent
 from app.service.context import at_once
 from app.service.repair.recorder import Recorder
 from app.service.retention.deletion import Deletion
-from app.service.retention.removal import Retention, RetentionClock
+from app.service.retention.removal import Remover, RetentionClock
 from app.testing.outgoing_files import FILES, delivery
 from tests.cli.repairing.conftest import Fsck, lose, receive_one_by_one
 from tests.support.kept import SOURCE, Kept, assemble
@@ -228,7 +228,7 @@ def test_what_retention_dropped_is_dropped_again_when_a_rebuilt_catalog_brings_i
     kept.clock.advance(400 * 86_400)
     for _ in range(2):
         with kept.context() as context:
-            Retention(context, RetentionClock(context.clock)).retain()
+            Remover(context, RetentionClock(context.clock)).retain()
             assert context.catalog.quarantine_entry(entry.id) is None
             assert context.catalog.delivery(made.id) is None
         lose(kept)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.model.attachment import DeliveryState
-from app.service.retention.removal import Retention, RetentionClock
+from app.service.retention.removal import Remover, RetentionClock
 from app.service.retention.sweeper import Sweeper
 from tests.service.sending.test_changing import World, world
 from tests.service.sending.test_deliveries import FILE
@@ -17,12 +17,12 @@ YEARS = 5 * 365 * 86400.0
 
 
 @pytest.fixture
-def retaining(world: World) -> Retention:
+def retaining(world: World) -> Remover:
     """Two old deliveries, and what removes them."""
     for each in ("d1", "d2"):
         delivery = world.deliveries.submit(world.submission(each, (FILE, "a.bin", b"abc"))).delivery
         world.deliveries.cancel(delivery)
-    retaining = Retention(world.context, RetentionClock(world.clock))
+    retaining = Remover(world.context, RetentionClock(world.clock))
     world.clock.advance(YEARS)
     return retaining
 
@@ -33,7 +33,7 @@ def dropped(world: World, what: str) -> float | None:
 
 @pytest.mark.parametrize("method", ["drop_deliveries", "delete_all"])
 def test_one_that_is_retried_at_that_moment_keeps_its_content(
-    world: World, retaining: Retention, monkeypatch: pytest.MonkeyPatch, method: str
+    world: World, retaining: Remover, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     of: Any = world.context.catalog if method == "drop_deliveries" else world.context.store
     real = getattr(of, method)
@@ -55,7 +55,7 @@ def test_one_that_is_retried_at_that_moment_keeps_its_content(
 
 
 def test_what_a_crash_leaves_of_them_is_removed_at_the_next_start(
-    world: World, retaining: Retention, monkeypatch: pytest.MonkeyPatch
+    world: World, retaining: Remover, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def crash(_names: Sequence[str]) -> None:
         raise KeyboardInterrupt

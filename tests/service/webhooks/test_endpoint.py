@@ -12,7 +12,7 @@ from app.model.errors import CatalogError
 from app.model.records import Checkpoint, EventRecord, NewEvent
 from app.model.webhook_state import WebhookState
 from app.service.context import ServiceContext
-from app.service.retention.removal import Retention, RetentionClock
+from app.service.retention.removal import Remover, RetentionClock
 from app.service.webhooks.webhook import WebhookEndpoint
 from app.service.webhooks.webhook_request import WebhookAnswer, WebhookOutcome
 from app.testing.gateway_stages import ManualClock, service_context
@@ -313,7 +313,7 @@ def test_events_are_kept_until_the_webhook_has_got_them(tmp_path: Path, world: W
     world.happen(4)
     world.run()
     context = world.context
-    retaining = Retention(context, RetentionClock(context.clock))
+    retaining = Remover(context, RetentionClock(context.clock))
     world.clock.advance(8 * DAY)
     retaining.drop_events()
     assert [event.number for event in context.catalog.events_after(0, 99)] == [4, 5]

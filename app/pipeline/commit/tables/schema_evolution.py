@@ -15,7 +15,7 @@ The fields' metadata say which column belongs to which variable, so that names a
 - `table.warning`: why the column is not named like its variable;
 - `table.former_labels`, `table.former_formats`: earlier labels and formats in data sets, as JSON.
 
-Label, format and informat are those of the newest data set that has any; the length is the longest so far. The data
+Label, format and informat are from the newest data set that has any; the length is the longest so far. The data
 sets of one call are processed in order, so the same data sets in the same order always give the same table.
 """
 

@@ -101,7 +101,7 @@ def plan(tables: TableStore, data_sets: Iterable[DataSet], application: str, tra
 
 
 def _by_table(data_sets: Iterable[DataSet]) -> dict[str, list[DataSet]]:
-    """Return data sets by table in the order of the names, those of a table in the order of their reception."""
+    """Return data sets by table in the order of the names, and of each table in the order of their reception."""
     by_table: dict[str, list[DataSet]] = {}
     for each in data_sets:
         by_table.setdefault(table_name(each.library, each.member), []).append(each)
@@ -112,7 +112,7 @@ def _by_table(data_sets: Iterable[DataSet]) -> dict[str, list[DataSet]]:
 
 
 def plan_again(tables: TableStore, data_sets: Iterable[DataSet]) -> list[TablePlan]:
-    """Return the plans, by table, that add these data sets to the tables whatever transactions these have reached.
+    """Return the plans, by table, that add these data sets to the tables even if these have reached the transaction.
 
     For `TableStore.replace`, which adds the same rows only once.
     """

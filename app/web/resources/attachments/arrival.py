@@ -15,7 +15,7 @@ from app.ports import BadCursor
 from app.service.access.audit import AuditLog
 from app.service.gateway import Gateway
 from app.service.monitoring.physical_messages import FoundMessage, MessagesGone, PhysicalMessages
-from app.service.monitoring.received_runs import DatedRun, ReceivedParts, parts_of
+from app.service.monitoring.received_runs import DatedRun, PartsReport, parts_of
 from app.service.monitoring.timeline import Moment, in_order, reads, timeline
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import POSITION, Identifier, known_attachment
@@ -69,7 +69,7 @@ class PartsView(BaseModel):
     )
 
     @classmethod
-    def of(cls, parts: ReceivedParts) -> "PartsView":
+    def of(cls, parts: PartsReport) -> "PartsView":
         return cls(**parts._asdict() | {"runs": [PartRunView.of(run) for run in parts.runs]})
 
 

@@ -1,0 +1,100 @@
+"""The steps of a batch in this process: all of it but Spark."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from adapters.sql_catalog import SqlCatalog
+from app.main import SystemClock
+from app.pipeline.commit import packages
+from app.pipeline.commit import tables as building
+from app.pipeline.commit.commit import CommittedBatch, Committer
+from app.pipeline.commit.commit_intent import IntendedBatch
+from app.pipeline.commit.packages import TaskResults
+from app.pipeline.commit.tables import TableTask, Written
+from app.pipeline.job.job import Job, OpenJob, OpenRun, open_run
+from app.pipeline.read.segment_shares import shares
+from app.pipeline.references.message_references import SCHEMA, ReferenceKind, to_batch
+from app.pipeline.references.retired_headers import NOTHING_RETIRED, Retired
+from app.pipeline.references.shuffle import packed
+from app.pipeline.run import batch, spark_steps
+from app.pipeline.run.batch import ReprocessingScope
+from app.testing.host_results import settings
+
+
+class LocalSteps:
+    """`app.pipeline.run.batch.Steps` in this process. All references are packed for one task."""
+
+    @contextmanager
+    def read_references(self, run: OpenRun, last_segment: int, *, checked: bool) -> Iterator[list[pa.RecordBatch]]:
+        segments = [each for each in run.archive.segments() if each.number <= last_segment]
+        planned = shares(segments, 1 << 20, cut=True)
+        numbers = pa.RecordBatch.from_pydict({"id": range(len(planned))})
+        yield [*spark_steps.read_references(run, [numbers], planned=planned, checked=checked, partitions=1)]
+
+    def read_headers(
+        self, run: OpenRun, references: list[pa.RecordBatch], retired: Retired = NOTHING_RETIRED
+    ) -> list[pa.RecordBatch]:
+        rows = pa.Table.from_batches(references, SCHEMA).filter(pc.field("kind") == int(ReferenceKind.HEADER))
+        in_order = rows.sort_by([("source", "ascending"), ("position", "ascending")]).to_batches()
+        known = packed([to_batch(retired.references)], 1) if retired.references else ()
+        return [*spark_steps.read_headers(run, in_order, retired=retired, partitions=1), *known]
+
+    def assemble_and_finish(
+        self,
+        run: OpenRun,
+        references: list[pa.RecordBatch],
+        headers: list[pa.RecordBatch],
+        batch: IntendedBatch,
+        *,
+        checked: bool,
+    ) -> TaskResults:
+        rows = pa.Table.from_batches([*references, *headers], SCHEMA).filter(
+            pc.field("kind") == int(ReferenceKind.PACKED)
+        )
+        if batch.again is not None:
+            results = spark_steps.process_again(run, rows.to_batches(), window=batch.again)
+        else:
+            results = spark_steps.assemble_and_finish(run, rows.to_batches(), known=batch.known, checked=checked)
+        return packages.found_in(pa.Table.from_batches(results, packages.RESULTS))
+
+    def write_tables(self, opened: OpenJob, tasks: Sequence[TableTask]) -> Iterable[Written]:
+        assert opened.tables is not None
+        return [building.write(task, opened.tables, opened.stores.store) for task in tasks]
+
+
+def committer_of(run: OpenRun) -> Committer:
+    return Committer(run, partial(LocalSteps().write_tables, run))
+
+
+def found_up_to(run: OpenRun, last_segment: int, known: int | None) -> TaskResults:
+    """Return the results of the messages after the packed position `known` up to a segment."""
+    steps = LocalSteps()
+    with steps.read_references(run, last_segment, checked=False) as references:
+        headers = steps.read_headers(run, references)
+        return steps.assemble_and_finish(
+            run, references, headers, IntendedBatch("", last_segment, known), checked=False
+        )
+
+
+def run_batch(
+    folder: Path, journal: Path | str, again: ReprocessingScope | None = None, *, in_place: bool = False
+) -> CommittedBatch | None:
+    """Run a batch over an archive, with its results in a folder."""
+    with opened_run(folder, journal, in_place=in_place) as run:
+        return batch.run(LocalSteps(), run, again)
+
+
+@contextmanager
+def opened_run(folder: Path, journal: Path | str, *, in_place: bool = False) -> Iterator[OpenRun]:
+    """Provide an open run over an archive, with its results in a folder."""
+    with closing(SqlCatalog(settings(folder).catalog_url)) as catalog:
+        yield open_run(job_of(folder, journal, in_place=in_place), catalog, SystemClock())
+
+
+def job_of(folder: Path, journal: Path | str, *, in_place: bool = False) -> Job:
+    return Job.of(settings(folder), str(journal), in_place=in_place)
