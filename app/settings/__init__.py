@@ -7,7 +7,7 @@ they are used (`app.secret`). Sizes are bytes or text such as "64 MiB", duration
 
 from app.settings.configuration import ENVIRONMENT_PREFIX, Log, Settings, Standby, TextSettings, TraceSettings
 from app.settings.http import Audit, Http, Oidc
-from app.settings.limits import Expiry, Limits, Retention, Scrub
+from app.settings.limits import ExpirySettings, Limits, RetentionSettings, Scrub
 from app.settings.loading import SettingsError, SettingsProblem, load
 from app.settings.section import Section
 from app.settings.setting_types import DialectName, Digest, Duration, FramingName, LineEnd, Name, microseconds
@@ -35,7 +35,7 @@ __all__ = [
     "Duration",
     "Endpoint",
     "Expectation",
-    "Expiry",
+    "ExpirySettings",
     "FramingName",
     "Http",
     "JournalSettings",
@@ -45,7 +45,7 @@ __all__ = [
     "Name",
     "Oidc",
     "PipelineSettings",
-    "Retention",
+    "RetentionSettings",
     "Scrub",
     "Section",
     "Settings",

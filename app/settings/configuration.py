@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from app.model.validation import KUBERNETES_NAME, KUBERNETES_NAMESPACE, WEB_URL
 from app.settings.http import Audit, Http, Oidc
-from app.settings.limits import Expiry, Limits, Retention, Scrub
+from app.settings.limits import ExpirySettings, Limits, RetentionSettings, Scrub
 from app.settings.section import Section
 from app.settings.setting_types import Duration, LineEnd, Name
 from app.settings.storage import (
@@ -107,8 +107,8 @@ class Settings(BaseSettings):
     tables: TableSettings = TableSettings()
     pipeline: PipelineSettings = PipelineSettings()
     limits: Limits = Limits()
-    expiry: Expiry = Expiry()
-    retention: Retention = Retention()
+    expiry: ExpirySettings = ExpirySettings()
+    retention: RetentionSettings = RetentionSettings()
     scrub: Scrub = Scrub()
     text: TextSettings = TextSettings()
     log: Log = Log()

@@ -41,7 +41,7 @@ class Limits(Section):
     conversion_time: Duration = Field(default=timedelta(minutes=5), ge=timedelta(seconds=1))
 
 
-class Expiry(Section):
+class ExpirySettings(Section):
     """How long an attachment may be without a new part before it expires, and how long its parts are kept after that.
     Only time in which its source could receive counts."""
 
@@ -49,7 +49,7 @@ class Expiry(Section):
     grace: Duration = timedelta(days=7)
 
 
-class Retention(Section):
+class RetentionSettings(Section):
     """How long, and how much of, data that is no longer needed is kept; None means no limit. The quotas of quarantine
     hold for each source. `uploads` is the lifetime of resumable uploads from their beginning."""
 
