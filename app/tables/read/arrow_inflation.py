@@ -98,30 +98,9 @@ def check_messages(file: BinaryIO, *, is_file: bool) -> str:
     Raises InvalidInputError for a message that is cut off or needs too much memory, for bytes behind the end of a
     stream, and for a file whose footer lists fewer batches than the file has.
     """
-    return _checked_file(file) if is_file else _checked_stream(file)
-
-
-@contextmanager
-def _within(what: str) -> Iterator[None]:
-    """Raise InvalidInputError for offsets that lead out of what they are in."""
-    try:
-        yield
-    except struct.error:
-        raise damaged(ARROW, f"{what} points outside of itself") from None
-
-
-def _checked_file(file: BinaryIO) -> str:
-    listed = 0
-    for message in _of_file(file):
-        _check_size(file, message)
-        listed += message.is_batch
-    found = sum(message.is_batch for message in _of_stream(file, _FILE_BEGINS))
-    if found > listed:
-        raise damaged(ARROW, f"its footer lists {listed:,} batches, but it has {found:,}")
-    return ""
-
-
-def _checked_stream(file: BinaryIO) -> str:
+    if is_file:
+        _check_file(file)
+        return ""
     size = file.seek(0, 2)
     at = 0
     for message in _of_stream(file, 0):
@@ -135,6 +114,39 @@ def _checked_stream(file: BinaryIO) -> str:
     if end != size or not _END.endswith(marker):
         raise damaged(ARROW, f"{size - at:,} bytes from byte {at:,} on are not a message")
     return ""
+
+
+@contextmanager
+def _within(what: str) -> Iterator[None]:
+    """Raise InvalidInputError for offsets that lead out of what they are in."""
+    try:
+        yield
+    except struct.error:
+        raise damaged(ARROW, f"{what} points outside of itself") from None
+
+
+def _check_file(file: BinaryIO) -> None:
+    tail = 4 + len(ARROW_MAGIC)
+    end = file.seek(0, 2) - tail
+    file.seek(max(end, 0))
+    length = int.from_bytes(file.read(4), "little", signed=True)
+    if not 0 < length <= end or file.read() != ARROW_MAGIC:
+        raise damaged(ARROW, "its footer, which lists the batches, is cut off")
+    file.seek(end - length)
+    with _within("its footer"):
+        footer = _root(file.read(length))
+        blocks = [block for field in (2, 3) for block in footer.structs("qi4xq", field)]
+
+    listed = 0
+    for offset, metadata_length, _ in blocks:
+        message = _message(file, offset) if offset >= 0 else None
+        if message is None:
+            raise damaged(ARROW, f"its footer lists a batch at byte {offset:,}, where none is")
+        _check_size(file, message._replace(body=offset + metadata_length))
+        listed += message.is_batch
+    found = sum(message.is_batch for message in _of_stream(file, _FILE_BEGINS))
+    if found > listed:
+        raise damaged(ARROW, f"its footer lists {listed:,} batches, but it has {found:,}")
 
 
 def _check_size(file: BinaryIO, message: _Message) -> None:
@@ -155,24 +167,6 @@ def _of_stream(file: BinaryIO, at: int) -> Iterator[_Message]:
             return
         yield message
         at = message.end
-
-
-def _of_file(file: BinaryIO) -> Iterator[_Message]:
-    tail = 4 + len(ARROW_MAGIC)
-    end = file.seek(0, 2) - tail
-    file.seek(max(end, 0))
-    length = int.from_bytes(file.read(4), "little", signed=True)
-    if not 0 < length <= end or file.read() != ARROW_MAGIC:
-        raise damaged(ARROW, "its footer, which lists the batches, is cut off")
-    file.seek(end - length)
-    with _within("its footer"):
-        footer = _root(file.read(length))
-        listed = [block for field in (2, 3) for block in footer.structs("qi4xq", field)]
-    for offset, metadata_length, _ in listed:
-        message = _message(file, offset) if offset >= 0 else None
-        if message is None:
-            raise damaged(ARROW, f"its footer lists a batch at byte {offset:,}, where none is")
-        yield message._replace(body=offset + metadata_length)
 
 
 def _message(file: BinaryIO, at: int) -> _Message | None:
@@ -204,6 +198,7 @@ def _named(at: int) -> str:
 
 
 def _inflated(file: BinaryIO, message: _Message) -> int:
+    """Return the sum of the lengths that the compressed buffers of a batch state."""
     root = _root(message.metadata)
     kind, batch = root.number("B", 1), root.table(2)
     if batch is not None and kind == _DICTIONARY_BATCH:
@@ -212,12 +207,12 @@ def _inflated(file: BinaryIO, message: _Message) -> int:
         return 0
     if batch.place(3) is None and _COMPRESSED_IN_V4 not in message.metadata:
         return 0
-    return sum(_claim(file, message.body + at) for at, length in batch.structs("qq", 2) if length)
-
-
-def _claim(file: BinaryIO, at: int) -> int:
-    """Return the length that a compressed buffer states; a buffer that is not compressed has -1, which counts as 0."""
-    if at < 0:
-        raise struct.error
-    file.seek(at)
-    return max(int.from_bytes(file.read(8), "little", signed=True), 0)
+    stated = 0
+    for at, length in batch.structs("qq", 2):
+        if length:
+            if message.body + at < 0:
+                raise struct.error
+            file.seek(message.body + at)
+            # A buffer that is not compressed has the length -1.
+            stated += max(int.from_bytes(file.read(8), "little", signed=True), 0)
+    return stated

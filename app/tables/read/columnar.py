@@ -27,8 +27,6 @@ class _Opened(NamedTuple):
     remark: str = ""
 
 
-Open = Callable[[BinaryIO], _Opened]
-
 _PARQUET_MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 _ERRORS = (pa.ArrowException, OSError)
 
@@ -42,7 +40,19 @@ def read_parquet(file: BinaryIO, options: ReadOptions) -> FileTable:
         raise unreadable("the Parquet file is encrypted; write it without encryption")
     if head != _PARQUET_MAGIC:
         raise unreadable("not a Parquet file: its first four bytes are not PAR1")
-    return _reading(file, PARQUET, _open_parquet)
+
+    def opened() -> _Opened:
+        parquet = _parquet(file)
+        schema = parquet.schema_arrow
+        rows = rows_a_batch(len(schema))
+        longest = shared_values.longest_of_dictionaries(partial(_parquet, file), parquet) if len(schema) else 0
+        step = shared_values.rows_of(longest, rows)
+        groups = sum(parquet.metadata.row_group(number).num_rows for number in range(parquet.num_row_groups))
+        if groups != parquet.metadata.num_rows:
+            raise damaged(PARQUET, f"it announces {parquet.metadata.num_rows:,} rows, but its row groups {groups:,}")
+        return _Opened(schema, lambda: _parquet(file).iter_batches(step, use_threads=False), groups)
+
+    return _reading(file, PARQUET, opened)
 
 
 def read_arrow(file: BinaryIO, options: ReadOptions) -> FileTable:
@@ -50,15 +60,29 @@ def read_arrow(file: BinaryIO, options: ReadOptions) -> FileTable:
     del options
     file.seek(0)
     is_file = file.read(len(ARROW_MAGIC)) == ARROW_MAGIC
-    return _reading(file, ARROW, partial(_open_arrow, is_file=is_file))
+
+    def reader() -> pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader:
+        file.seek(0)
+        return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(pa.PythonFile(file, "r"))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        found = reader()
+        return map(found.get_batch, range(found.num_record_batches)) if is_file else iter(found)
+
+    def opened() -> _Opened:
+        remark = check_messages(file, is_file=is_file)
+        return _Opened(reader().schema, batches, remark=remark)
+
+    return _reading(file, ARROW, opened)
 
 
-def _reading(file: BinaryIO, kind: str, open_: Open) -> FileTable:
+def _reading(file: BinaryIO, kind: str, open_: Callable[[], _Opened]) -> FileTable:
     try:
-        opened = open_(file)
+        opened = open_()
         schema = opened.schema
         check_columns(len(schema))
-        _check_texts(schema)
+        for field in schema:  # names that are not UTF-8, which no reader checks, raise UnicodeDecodeError
+            side_columns.missing_of(field), side_columns.bytes_of(field), field.name, getattr(field.type, "tz", None)
     except UnicodeDecodeError:
         raise damaged(kind, "the names or the metadata of its columns are not UTF-8") from None
     except _ERRORS as error:
@@ -113,12 +137,6 @@ def _damaged_column(file: BinaryIO) -> str:
     return ""
 
 
-def _check_texts(schema: pa.Schema) -> None:
-    """Raise UnicodeDecodeError for names that are not UTF-8, which no reader checks."""
-    for field in schema:
-        side_columns.missing_of(field), side_columns.bytes_of(field), field.name, getattr(field.type, "tz", None)
-
-
 def _validate(batch: pa.RecordBatch, kind: str, where: str) -> None:
     """Raise InvalidInputError for a damaged batch.
 
@@ -131,39 +149,6 @@ def _validate(batch: pa.RecordBatch, kind: str, where: str) -> None:
             raise refused(kind, error, f"in column {field.name} of {where}") from None
 
 
-def _open_parquet(file: BinaryIO) -> _Opened:
-    opened = _parquet(file)
-    schema = opened.schema_arrow
-    rows = rows_a_batch(len(schema))
-    longest = shared_values.longest_of_dictionaries(partial(_parquet, file), opened) if len(schema) else 0
-    step = shared_values.rows_of(longest, rows)
-    groups = sum(opened.metadata.row_group(number).num_rows for number in range(opened.num_row_groups))
-    if groups != opened.metadata.num_rows:
-        raise damaged(PARQUET, f"it announces {opened.metadata.num_rows:,} rows, but its row groups {groups:,}")
-    return _Opened(schema, lambda: _parquet(file).iter_batches(step, use_threads=False), groups)
-
-
 def _parquet(file: BinaryIO, read_dictionary: list[str] | None = None) -> pq.ParquetFile:
     source = pa.PythonFile(file, "r")
     return pq.ParquetFile(source, read_dictionary=read_dictionary, page_checksum_verification=True)
-
-
-def _open_arrow(file: BinaryIO, *, is_file: bool) -> _Opened:
-    remark = check_messages(file, is_file=is_file)
-    schema = (_file(file) if is_file else _stream(file)).schema
-    return _Opened(schema, lambda: _file_batches(file) if is_file else iter(_stream(file)), remark=remark)
-
-
-def _file_batches(file: BinaryIO) -> Iterator[pa.RecordBatch]:
-    opened = _file(file)
-    return (opened.get_batch(number) for number in range(opened.num_record_batches))
-
-
-def _file(file: BinaryIO) -> pa.ipc.RecordBatchFileReader:
-    file.seek(0)
-    return pa.ipc.open_file(pa.PythonFile(file, "r"))
-
-
-def _stream(file: BinaryIO) -> pa.ipc.RecordBatchStreamReader:
-    file.seek(0)
-    return pa.ipc.open_stream(pa.PythonFile(file, "r"))

@@ -58,8 +58,8 @@ def conversion(data_type: pa.DataType, kind: Kind | None, *, as_text: bool = Fal
         return None
     if as_text:
         return Conversion(pa.string(), _written)
-    make = next((make for includes, make in _MAKERS if includes(data_type)), _of_numbers)
-    return make(data_type, kind)
+    make = next((make for includes, make in _MAKERS if includes(data_type)), None)
+    return Conversion(pa.float64(), _doubles) if make is None else make(data_type, kind)
 
 
 _SAFE_DIGITS = 15
@@ -124,14 +124,6 @@ def _cast(column: pa.Array, data_type: pa.DataType) -> pa.Array:
     raise BadValueError(row, f"the value is beyond the range of {data_type}")
 
 
-def _casting(data_type: pa.DataType) -> Convert:
-    return lambda column: _cast(column, data_type)
-
-
-def _of_numbers(_: pa.DataType, __: Kind | None) -> Conversion:
-    return Conversion(pa.float64(), _doubles)
-
-
 def _of_dates(_: pa.DataType, kind: Kind | None) -> Conversion:
     if kind == "datetime":
         return Conversion(pa.timestamp("us"), lambda column: _cast(_days(column), pa.timestamp("us")))
@@ -145,7 +137,7 @@ def _days(column: pa.Array) -> pa.Date32Array:
     ticks, a_day = _ticks(column)
     days = ticks // a_day
     refuse_any(days != days.astype(np.int32), f"the value is beyond the range of {pa.date32()}")
-    return pa.array(days.astype(np.int32), pa.date32(), mask=_nulls(column))
+    return pa.array(days.astype(np.int32), pa.date32(), mask=column.is_null().to_numpy(zero_copy_only=False))
 
 
 def _ticks(column: pa.Array) -> tuple[NDArray[np.int64], int]:
@@ -155,17 +147,19 @@ def _ticks(column: pa.Array) -> tuple[NDArray[np.int64], int]:
     return ticks, _TICKS_A_DAY[unit]
 
 
-def _nulls(column: pa.Array) -> NDArray[np.bool_]:
-    nulls: NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
-    return nulls
-
-
 def _of_timestamps(data_type: pa.TimestampType, kind: Kind | None) -> Conversion:
     """Return the conversion of timestamps. Those with a zone are in UTC already: only the zone's name is dropped."""
     local = pa.timestamp(data_type.unit)
     warning = _ZONE if data_type.tz else ""
+
+    def midnights(column: pa.Array) -> pa.Date32Array:
+        ticks, a_day = _ticks(column.view(local))
+        why = "the format is for dates, but the value has a time of day; use a datetime format"
+        refuse_any(ticks % a_day != 0, why)
+        return _days(column.view(local))
+
     if kind == "date":
-        return Conversion(pa.date32(), lambda column: _midnights(column.view(local)), warning)
+        return Conversion(pa.date32(), midnights, warning)
     return Conversion(
         pa.timestamp("us"),
         lambda column: _cast(column.view(local), pa.timestamp("us")),
@@ -173,13 +167,6 @@ def _of_timestamps(data_type: pa.TimestampType, kind: Kind | None) -> Conversion
         lambda column: _beyond_microseconds(column.view(local)),
         _NANOSECONDS,
     )
-
-
-def _midnights(column: pa.Array) -> pa.Date32Array:
-    ticks, a_day = _ticks(column)
-    why = "the format is for dates, but the value has a time of day; use a datetime format"
-    refuse_any(ticks % a_day != 0, why)
-    return _days(column)
 
 
 def _beyond_microseconds(column: pa.Array) -> int | None:
@@ -191,7 +178,9 @@ def _beyond_microseconds(column: pa.Array) -> int | None:
 
 
 def _of_spans(data_type: pa.DataType) -> Make:
-    return lambda _, __: Conversion(data_type, _casting(data_type), "", _beyond_microseconds, _NANOSECONDS)
+    return lambda _, __: Conversion(
+        data_type, lambda column: _cast(column, data_type), "", _beyond_microseconds, _NANOSECONDS
+    )
 
 
 _MAKERS: tuple[tuple[Callable[[pa.DataType], bool], Make], ...] = (

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from app.dataset import side_columns
 from app.model.errors import InvalidInputError
 from app.model.names import folded
 from app.tables.read import typed_texts
@@ -28,6 +27,7 @@ from app.tables.read.read_request import (
     ReadOptions,
     Remark,
     check_columns,
+    schema_with_sides,
     unreadable,
 )
 from app.tables.read.text_charsets import charset_of
@@ -70,15 +70,25 @@ def read(file: BinaryIO, options: ReadOptions) -> FileTable:
         for column, cell in zip(columns, cells.columns, strict=True):
             column.see(cell)
         rows += cells.num_rows
-    schema = pa.schema(list(_fields(form.names, columns)))
-    types = [_parsed_type(column) for column in columns]
+    sides = [column.has_tags and column.kind.data_type != pa.string() for column in columns]
+    kinds = (column.kind.data_type for column in columns)
+    schema = schema_with_sides(zip(form.names, kinds, sides, strict=True))
+    types = [
+        # pyarrow reads these numbers as `texts` does.
+        pa.float64() if column.kind is typed_texts.NUMBER and column.is_plain and not has_side else pa.string()
+        for column, has_side in zip(columns, sides, strict=True)
+    ]
 
     def batches() -> Iterator[pa.RecordBatch]:
         for cells in _cells(file, form, types):
-            yield pa.RecordBatch.from_arrays(list(_values(cells.columns, columns)), schema=schema)
+            arrays = []
+            for cell, column, has_side in zip(cells.columns, columns, sides, strict=True):
+                arrays.append(cell if pa.types.is_float64(cell.type) else column.values(cell))
+                if has_side:
+                    arrays.append(column.tags(cell))
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    remarks = [*_remarks(form, columns, options), *_end_remarks(file, form, rows)]
-    return FileTable(schema, batches, tuple(remarks))
+    return FileTable(schema, batches, tuple(_remarks(file, form, columns, options, rows)))
 
 
 class _Form(NamedTuple):
@@ -104,7 +114,8 @@ def _check_nul(cells: pa.RecordBatch, form: _Form, rows: int) -> None:
 def _form(file: BinaryIO, options: ReadOptions) -> _Form:
     charset = charset_of(file, options.encoding)
     file.seek(0)
-    sample = _sample(file, charset.name)
+    unmarked = "utf-8-sig" if charset.name == "utf-8" else charset.name
+    sample = io.TextIOWrapper(io.BufferedReader(_Unclosed(file)), unmarked, newline="").read(_SAMPLE)
     if not sample.strip():
         raise unreadable("the file is empty; its first row must name the columns")
     delimiter = options.delimiter or _sniff(sample)
@@ -112,7 +123,10 @@ def _form(file: BinaryIO, options: ReadOptions) -> _Form:
     blank_lines = 0
     while not (first := next(rows)):
         blank_lines += 1
-    has_more = _has_another(rows)
+    try:
+        has_more = next(rows, None) is not None
+    except InvalidInputError:
+        has_more = True
     if not has_more and len(sample) == _SAMPLE:
         raise unreadable(f"its first row is longer than {_SAMPLE} characters")
     check_columns(len(first))
@@ -126,18 +140,6 @@ def _form(file: BinaryIO, options: ReadOptions) -> _Form:
     return _Form(
         charset.name, charset.guessed, delimiter, names, blank_lines, options.header, has_rows, has_nul, block_bytes
     )
-
-
-def _has_another(rows: Iterator[list[str]]) -> bool:
-    try:
-        return next(rows, None) is not None
-    except InvalidInputError:
-        return True
-
-
-def _sample(file: BinaryIO, charset: str) -> str:
-    unmarked = "utf-8-sig" if charset == "utf-8" else charset
-    return io.TextIOWrapper(io.BufferedReader(_Unclosed(file)), unmarked, newline="").read(_SAMPLE)
 
 
 class _Unclosed(io.RawIOBase):
@@ -209,8 +211,15 @@ def _cells(file: BinaryIO, form: _Form, types: Sequence[pa.DataType] | None = No
                 column_types=wanted, null_values=list(typed_texts.MISSING_WORDS), strings_can_be_null=False
             ),
         ) as reader:
-            for cells in map(_decoded, reader) if is_wide else reader:
-                yield cells
+            for cells in reader:
+                if is_wide:
+                    plain = [
+                        each.dictionary_decode() if pa.types.is_dictionary(each.type) else each
+                        for each in cells.columns
+                    ]
+                    yield pa.RecordBatch.from_arrays(plain, names=numbers)
+                else:
+                    yield cells
                 rows += cells.num_rows
     except pa.ArrowInvalid as error:
         raise _explained(str(error), form, rows) from None
@@ -233,11 +242,6 @@ def _explained(message: str, form: _Form, rows: int) -> InvalidInputError:
     return unreadable(f"it has {cells}, but the {of} has {widths[1]}{nul}", row)
 
 
-def _decoded(cells: pa.RecordBatch) -> pa.RecordBatch:
-    plain = [each.dictionary_decode() if pa.types.is_dictionary(each.type) else each for each in cells.columns]
-    return pa.RecordBatch.from_arrays(plain, names=cells.schema.names)
-
-
 def _columns(names: Sequence[str], options: ReadOptions) -> Iterator[typed_texts.TextColumn]:
     """Yield the columns.
 
@@ -256,33 +260,9 @@ def _columns(names: Sequence[str], options: ReadOptions) -> Iterator[typed_texts
             )
 
 
-def _parsed_type(column: typed_texts.TextColumn) -> pa.DataType:
-    """Return the type in which pyarrow reads a column: numbers that it reads as `texts` does, or text."""
-    return (
-        pa.float64() if column.kind is typed_texts.NUMBER and column.is_plain and not _has_side(column) else pa.string()
-    )
-
-
-def _fields(names: Sequence[str], columns: Sequence[typed_texts.TextColumn]) -> Iterator[pa.Field]:
-    taken = {name.casefold() for name in names}
-    for name, column in zip(names, columns, strict=True):
-        yield pa.field(name, column.kind.data_type)
-        if _has_side(column):
-            yield side_columns.missing_field(name, taken)
-
-
-def _values(cells: Sequence[pa.StringArray], columns: Sequence[typed_texts.TextColumn]) -> Iterator[pa.Array]:
-    for cell, column in zip(cells, columns, strict=True):
-        yield cell if pa.types.is_float64(cell.type) else column.values(cell)
-        if _has_side(column):
-            yield column.tags(cell)
-
-
-def _has_side(column: typed_texts.TextColumn) -> bool:
-    return column.has_tags and column.kind.data_type != pa.string()
-
-
-def _remarks(form: _Form, columns: Sequence[typed_texts.TextColumn], options: ReadOptions) -> Iterator[Remark]:
+def _remarks(
+    file: BinaryIO, form: _Form, columns: Sequence[typed_texts.TextColumn], options: ReadOptions, rows: int
+) -> Iterator[Remark]:
     if form.is_guessed:
         yield Remark(None, f"it is not UTF-8 and was read as {form.charset}; state its encoding")
     for name, column in zip(form.names, columns, strict=True):
@@ -290,15 +270,9 @@ def _remarks(form: _Form, columns: Sequence[typed_texts.TextColumn], options: Re
         if options.type_of(name) == "numeric" and column.kind.data_type == pa.string() and column.odd:
             row, text = column.odd
             yield Remark(name, f"{text!r} is not a number, ISO date or ISO time", row, wrong=True)
-
-
-def _end_remarks(file: BinaryIO, form: _Form, rows: int) -> Iterator[Remark]:
-    """Yield a remark if the last line has no end, as in a file that was cut off."""
     size = file.seek(0, 2)
     file.seek(max(0, size - 4))
     tail = file.read()
-    ends = tail.decode(form.charset, "replace").endswith(_LINE_ENDS) or tail.replace(b"\0", b"").endswith(
-        _RAW_LINE_ENDS
-    )
-    if not ends:
+    decoded, raw = tail.decode(form.charset, "replace"), tail.replace(b"\0", b"")
+    if not decoded.endswith(_LINE_ENDS) and not raw.endswith(_RAW_LINE_ENDS):
         yield Remark(None, NO_LINE_END, rows or None)

@@ -13,7 +13,6 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.model.errors import InvalidInputError
 from app.tables.read import json_lines, typed_texts
 from app.tables.read.json_document import Document
 from app.tables.read.json_lines import check_metadata
@@ -91,31 +90,19 @@ def _digits(values: list[Any]) -> pa.Array:
     return pa.array([None if value is None else str(value) for value in whole], pa.string())
 
 
-def _moments(kind: typed_texts.TextType) -> _Type:
-    return _Type(kind.data_type, lambda values: kind.convert(pa.array(values, pa.string())))
+def _moments(local: typed_texts.TextType, zoned: typed_texts.TextType) -> _Type:
+    """Return the type of ISO 8601 datetimes or times of day, which are in UTC if they state a zone."""
 
+    def array(values: list[Any]) -> pa.Array:
+        written = pa.array(values, pa.string())
+        has_zone = typed_texts.are_zoned(written)
+        if not pc.any(has_zone).as_py():
+            return local.convert(written)
+        found = local.convert(pc.if_else(has_zone, _NO_TEXT, written))
+        in_utc = zoned.convert(pc.if_else(has_zone, written, _NO_TEXT))
+        return pc.coalesce(found, in_utc.cast(found.type))
 
-def _decimals(values: list[Any]) -> pa.Array:
-    return typed_texts.NUMBER.convert(pc.utf8_trim_whitespace(pa.array(values, pa.string())))
-
-
-def _datetimes(values: list[Any]) -> pa.Array:
-    """Return ISO 8601 datetimes, in UTC if they state a zone."""
-    written = pa.array(values, pa.string())
-    zoned = typed_texts.are_zoned(written)
-    if not pc.any(zoned).as_py():
-        return typed_texts.DATETIMES.convert(written)
-    local = typed_texts.DATETIMES.convert(pc.if_else(zoned, _NO_TEXT, written))
-    utc = typed_texts.ZONED_DATETIMES.convert(pc.if_else(zoned, written, _NO_TEXT))
-    return pc.coalesce(local, utc.cast(local.type))
-
-
-def _times(values: list[Any]) -> pa.Array:
-    """Return ISO 8601 times of day, in UTC if they state a zone."""
-    written = pa.array(values, pa.string())
-    zoned = typed_texts.are_zoned(written)
-    local = typed_texts.TIMES.convert(pc.if_else(zoned, _NO_TEXT, written))
-    return pc.coalesce(local, typed_texts.ZONED_TIMES.convert(pc.if_else(zoned, written, _NO_TEXT)))
+    return _Type(local.data_type, array)
 
 
 _TEXT = _plain(pa.string())
@@ -126,15 +113,18 @@ _TYPES: Mapping[str, _Type] = {
     "float": _plain(pa.float64()),
     "double": _plain(pa.float64()),
     "boolean": _plain(pa.bool_()),
-    "decimal": _Type(pa.float64(), _decimals),
+    "decimal": _Type(
+        pa.float64(),
+        lambda values: typed_texts.NUMBER.convert(pc.utf8_trim_whitespace(pa.array(values, pa.string()))),
+    ),
     "date": _TEXT,
     "datetime": _TEXT,
     "time": _TEXT,
 }
 _NUMBERS_IN_SAS: Mapping[str, _Type] = {
-    "date": _moments(typed_texts.DATES),
-    "datetime": _Type(pa.timestamp("us"), _datetimes),
-    "time": _Type(pa.time64("us"), _times),
+    "date": _Type(pa.date32(), lambda values: typed_texts.DATES.convert(pa.array(values, pa.string()))),
+    "datetime": _moments(typed_texts.DATETIMES, typed_texts.ZONED_DATETIMES),
+    "time": _moments(typed_texts.TIMES, typed_texts.ZONED_TIMES),
 }
 
 
@@ -158,13 +148,19 @@ class _Column(NamedTuple):
 def _reading(metadata: Any, rows: Callable[[], Iterator[Rows]], options: ReadOptions) -> FileTable:
     columns = _columns(metadata, options)
     stated = _stated_rows(metadata)
-    schema = pa.schema([column.field for column in columns], _data_set(metadata))
+    keys = sum(1 for column in metadata["columns"] if column.get("keySequence"))
+    attributes = {"sas.member": metadata.get("name"), "sas.label": metadata.get("label"), "sas.sort_variables": keys}
+    schema = pa.schema(
+        [column.field for column in columns], {key: str(value) for key, value in attributes.items() if value}
+    )
 
     def numbered() -> Iterator[tuple[int, Rows]]:
         """Yield the rows, many at a time, and the number of the first; raise for rows that are not as stated."""
         count = 0
         for block in rows():
-            _check_widths(block, len(columns), count + 1)
+            if set(map(len, block)) != {len(columns)}:
+                at, width = next((at, len(row)) for at, row in enumerate(block, 1) if len(row) != len(columns))
+                raise unreadable(f"it has {width} values, but there are {len(columns)} columns", count + at)
             yield count + 1, block
             count += len(block)
         if stated is not None and count != stated:
@@ -176,7 +172,12 @@ def _reading(metadata: Any, rows: Callable[[], Iterator[Rows]], options: ReadOpt
                 arrays = [_array(column, [row[at] for row in block], first) for at, column in enumerate(columns)]
             except _FractionError as error:
                 at = columns.index(error.column)
-                raise _fractions(error, (row[at] for _, rows in numbered() for row in rows)) from None
+                number = sum(_is_fraction(row[at]) for _, rows in numbered() for row in rows)
+                raise unreadable(
+                    f"{number:,} values of the integer column {error.column.name} have a fraction, the first is "
+                    f"{error.value}; give the variable the type numeric, or character, to send them",
+                    error.row,
+                ) from None
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     return FileTable(schema, batches, tuple(_remarks(columns, numbered)))
@@ -224,24 +225,14 @@ def _column(number: int, described: Any, options: ReadOptions) -> _Column:
     return _Column(name, found, field, word == "decimal")
 
 
-def _data_set(metadata: Mapping[str, Any]) -> dict[str, str]:
-    keys = sum(1 for column in metadata["columns"] if column.get("keySequence"))
-    attributes = {"sas.member": metadata.get("name"), "sas.label": metadata.get("label"), "sas.sort_variables": keys}
-    return {key: str(value) for key, value in attributes.items() if value}
-
-
-def _check_widths(rows: Rows, width: int, first: int) -> None:
-    if set(map(len, rows)) != {width}:
-        row, found = next((number, len(row)) for number, row in enumerate(rows, first) if len(row) != width)
-        raise unreadable(f"it has {found} values, but there are {width} columns", row)
-
-
 def _array(column: _Column, values: list[Any], first: int) -> pa.Array:
     try:
         return column.type.array(values)
     except _WRONG_VALUES as error:
         for row, value in enumerate(values, first):
-            if not _is_one(column.type, value):
+            try:
+                column.type.array([value])
+            except _WRONG_VALUES:
                 if _is_fraction(value) and pa.types.is_integer(column.type.data_type):
                     raise _FractionError(column, value, row) from None
                 raise unreadable(f"{value!r:.60} is not a value of column {column.name}", row) from None
@@ -258,20 +249,6 @@ class _FractionError(Exception):
 
 def _is_fraction(value: Any) -> bool:
     return type(value) is float and not value.is_integer()
-
-
-def _fractions(error: _FractionError, values: Iterator[Any]) -> InvalidInputError:
-    count = sum(map(_is_fraction, values))
-    why = f"{count:,} values of the integer column {error.column.name} have a fraction, the first is {error.value}"
-    return unreadable(f"{why}; give the variable the type numeric, or character, to send them", error.row)
-
-
-def _is_one(kind: _Type, value: Any) -> bool:
-    try:
-        kind.array([value])
-    except _WRONG_VALUES:
-        return False
-    return True
 
 
 def _remarks(columns: list[_Column], numbered: Callable[[], Iterator[tuple[int, Rows]]]) -> Iterator[Remark]:

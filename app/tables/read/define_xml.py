@@ -6,6 +6,7 @@ and other versions of the namespaces do not matter. Entities and document types 
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import BinaryIO, Final, NamedTuple
 from xml.etree.ElementTree import Element, ParseError
@@ -21,7 +22,7 @@ from app.model.errors import InvalidInputError
 from app.model.names import folded
 from app.tables.read import file_formats
 from app.tables.read.overrides import DataSetOverrides
-from app.tables.read.read_request import FileTable, ReadOptions, Remark, VariableType
+from app.tables.read.read_request import FileTable, ReadOptions, Remark, VariableType, listed
 
 MOST_BYTES: Final = 32 << 20
 """The maximum size of a file in bytes. Its elements are held in memory."""
@@ -92,7 +93,14 @@ def read(file: BinaryIO) -> Definitions:
         raise _wrong("it has no ItemGroupDef, so it describes no data set")
     code_lists = _code_lists(found["CodeList"])
     items = {element.get("OID", ""): _item(element, code_lists) for element in found["ItemDef"]}
-    groups = {folded(name): group for element in found["ItemGroupDef"] for name, group in _groups(element, items)}
+    groups: dict[str, DefinedGroup] = {}
+    for element in found["ItemGroupDef"]:
+        attributes = _attributes(element)
+        references = (_attributes(child).get("ItemOID", "") for child in _children(element, "ItemRef"))
+        named = (items[reference] for reference in references if reference in items)
+        label = _text(element, "Description") or attributes.get("Label", "")
+        group = DefinedGroup(attributes.get("Name", ""), label, {folded(item.name): item for item in named})
+        groups |= {folded(attributes[key]): group for key in ("SASDatasetName", "Name") if attributes.get(key)}
     return Definitions(groups, {each.name: each.labels for each in code_lists.values()})
 
 
@@ -139,16 +147,6 @@ def _text(element: Element, within: str) -> str:
     return ""
 
 
-def _groups(element: Element, items: Mapping[str, DefinedItem]) -> Iterator[tuple[str, DefinedGroup]]:
-    """Yield a data set with each of its names."""
-    attributes = _attributes(element)
-    references = (_attributes(child).get("ItemOID", "") for child in _children(element, "ItemRef"))
-    named = (items[reference] for reference in references if reference in items)
-    label = _text(element, "Description") or attributes.get("Label", "")
-    group = DefinedGroup(attributes.get("Name", ""), label, {folded(item.name): item for item in named})
-    yield from ((attributes[key], group) for key in ("SASDatasetName", "Name") if attributes.get(key))
-
-
 def _item(element: Element, code_lists: Mapping[str, _CodeList]) -> DefinedItem:
     attributes = _attributes(element)
     used = next((_attributes(child).get("CodeListOID", "") for child in _children(element, "CodeListRef")), "")
@@ -191,14 +189,9 @@ def _decodes(element: Element, *, is_numeric: bool) -> Iterator[tuple[str, str]]
     for child in _children(element, "CodeListItem"):
         value, label = _attributes(child).get("CodedValue", ""), _text(child, "Decode")
         if label:
-            yield (_number(value) if is_numeric else value), label
-
-
-def _number(text: str) -> str:
-    try:
-        return value_labels.value_text(float(text))
-    except ValueError:
-        return text
+            with suppress(ValueError):
+                value = value_labels.value_text(float(value)) if is_numeric else value
+            yield value, label
 
 
 def _format_name(attributes: Mapping[str, str], *, is_numeric: bool) -> str:
@@ -220,10 +213,6 @@ def _letters(number: int) -> str:
     return text
 
 
-MOST_NAMES = 10
-"""The maximum number of names in a remark."""
-
-
 def read_enriched(
     file: BinaryIO, format_name: str, options: ReadOptions, overrides: DataSetOverrides, definitions: Definitions | None
 ) -> FileTable:
@@ -235,21 +224,18 @@ def read_enriched(
         return file_formats.read(file, format_name, options)
     named = (overrides.member, options.member)
     group = definitions.group(*named, overrides.file_stem)
-    reading = file_formats.read(file, format_name, _typed(options, group))
+    if group is not None:  # a text format need not guess the type of its texts
+        texts: dict[str, VariableType] = {
+            name: "character" for name, item in group.items.items() if not item.is_numeric
+        }
+        options = replace(options, types={**texts, **options.types})
+    reading = file_formats.read(file, format_name, options)
     member = sas_metadata(reading.schema.metadata).get("member")
     group = definitions.group(*named, member, overrides.file_stem)
     if group is None:
         name = next(filter(None, [*named, member, overrides.file_stem]), "")
         return reading._replace(remarks=(*reading.remarks, Remark(None, f"define.xml describes no data set {name}")))
     return _enriched(reading, group)
-
-
-def _typed(options: ReadOptions, group: DefinedGroup | None) -> ReadOptions:
-    """Return the options with the columns that define.xml has as text, which a text format need not guess."""
-    if group is None:
-        return options
-    texts: dict[str, VariableType] = {name: "character" for name, item in group.items.items() if not item.is_numeric}
-    return replace(options, types={**texts, **options.types})
 
 
 def _enriched(reading: FileTable, group: DefinedGroup) -> FileTable:
@@ -264,7 +250,9 @@ def _enriched(reading: FileTable, group: DefinedGroup) -> FileTable:
         if item is not None:
             found.add(name)
         fields.append(field if item is None else _with(field, item))
-    remarks = (*reading.remarks, *_lacking([group.items[name].name for name in group.items if name not in found]))
+    remarks = reading.remarks
+    if lacking := [item.name for name, item in group.items.items() if name not in found]:
+        remarks += (Remark(None, f"define.xml has variables that the file lacks: {listed(lacking)}"),)
     return reading._replace(schema=pa.schema(fields, whole), remarks=remarks)
 
 
@@ -291,9 +279,3 @@ def _with(field: pa.Field, item: DefinedItem) -> pa.Field:
 def _is_named(reference: str) -> bool:
     """Tell whether a format has a name: `8.` and `$20.` have none."""
     return bool(format_names.parse(reference).name.removeprefix("$"))
-
-
-def _lacking(names: list[str]) -> Iterator[Remark]:
-    if names:
-        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-        yield Remark(None, f"define.xml has variables that the file lacks: {', '.join(names[:MOST_NAMES])}{more}")

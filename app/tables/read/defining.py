@@ -90,8 +90,7 @@ def define(
     used, label_faults = _used_catalog(builders, catalog or {})
     errors = chain(
         checks.data_set_name_faults(library, member, target.charset),
-        _data_set_faults(label, builders, overrides, target),
-        _attribute_faults(attributes, target),
+        _data_set_faults(label, attributes, builders, overrides, target),
         extras.errors,
         chain.from_iterable(each.errors() for each in builders),
         _remark_faults(reading.remarks, builders, wrong=True),
@@ -149,7 +148,11 @@ def _sides(schema: pa.Schema, overrides: DataSetOverrides) -> dict[int, int]:
 
 
 def _data_set_faults(
-    label: str, builders: Sequence[VariableBuilder], overrides: DataSetOverrides, target: DataSetTarget
+    label: str,
+    attributes: Mapping[str, str],
+    builders: Sequence[VariableBuilder],
+    overrides: DataSetOverrides,
+    target: DataSetTarget,
 ) -> Iterator[Fault]:
     for code, why in (
         ("charset", checks.charset_fault(target.charset)),
@@ -166,9 +169,6 @@ def _data_set_faults(
     yield from checks.name_faults(
         [each.name for each in builders], target.charset, literals=overrides.names == "literal"
     )
-
-
-def _attribute_faults(attributes: Mapping[str, str], target: DataSetTarget) -> Iterator[Fault]:
     for key in sorted(_KEPT_TEXTS & attributes.keys()):
         if not checks.is_in(attributes[key], target.charset):
             yield Fault(
@@ -277,8 +277,16 @@ def define_extras(
         found.errors.append(Fault(None, "constraints", f"{indexes_and_constraints.CONSTRAINTS}: {error}"))
     else:
         _add_constraints(found, constraints, attributes, target)
-    found.errors += _sort_faults(attributes, builders)
-    found.warnings += _sort_warnings(attributes, builders)
+    count = attributes.get("sort_variables", "")
+    if not checks.is_short(count):
+        return found
+    if not 0 <= int(count) <= len(builders):
+        why = f"sort_variables is {count}, but the data set has {len(builders)} variables"
+        found.errors.append(Fault(None, "attribute", why))
+    places = sorted(abs(each.sort_place) for each in builders if each.sort_place)
+    if places != list(range(1, int(count) + 1)):  # the key is sent as the file states it
+        why = f"sort_variables is {count}, but the variables' places in the sort key are {places or 'none'}"
+        found.warnings.append(Fault(None, "sort-key", why))
     return found
 
 
@@ -321,18 +329,3 @@ def _add_constraints(
         "not published"
     )
     found.warnings.append(Fault(None, "constraints", why))
-
-
-def _sort_faults(attributes: Mapping[str, str], builders: Sequence[VariableBuilder]) -> Iterator[Fault]:
-    count = attributes.get("sort_variables", "0")
-    if checks.is_short(count) and not 0 <= int(count) <= len(builders):
-        yield Fault(None, "attribute", f"sort_variables is {count}, but the data set has {len(builders)} variables")
-
-
-def _sort_warnings(attributes: Mapping[str, str], builders: Sequence[VariableBuilder]) -> Iterator[Fault]:
-    """Yield a warning if the places of a sort key are inconsistent; the key is sent as the file states it."""
-    count = attributes.get("sort_variables", "")
-    places = sorted(abs(each.sort_place) for each in builders if each.sort_place)
-    if checks.is_short(count) and places != list(range(1, int(count) + 1)):
-        why = f"sort_variables is {count}, but the variables' places in the sort key are {places or 'none'}"
-        yield Fault(None, "sort-key", why)

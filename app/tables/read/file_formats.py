@@ -48,37 +48,12 @@ def _never(_head: bytes) -> bool:
     return False
 
 
-def _is_parquet(head: bytes) -> bool:
-    return head.startswith(b"PAR1")
+def _begins_with(magic: bytes) -> Callable[[bytes], bool]:
+    return lambda head: head.startswith(magic)
 
 
-def _is_surely_parquet(head: bytes) -> bool:
-    """Tell Parquet from text that begins with its mark: the structures of a Parquet file end with a zero byte."""
-    return _is_parquet(head) and b"\0" in head
-
-
-def _is_arrow_file(head: bytes) -> bool:
-    return head.startswith(arrow_inflation.ARROW_MAGIC)
-
-
-def _is_surely_arrow_file(head: bytes) -> bool:
-    return head.startswith(arrow_inflation.ARROW_MAGIC + b"\0\0")
-
-
-def _is_arrow_stream(head: bytes) -> bool:
-    return head.startswith(b"\xff\xff\xff\xff")
-
-
-def _is_xpt(head: bytes) -> bool:
-    return head.startswith(b"HEADER RECORD*******LIB")
-
-
-def _is_sas7bdat(head: bytes) -> bool:
-    return head.startswith(sas7bdat.MAGIC)
-
-
-def _is_array_of_objects(head: bytes) -> bool:
-    return bool(_ARRAY_OF_OBJECTS.match(head))
+def _is_object(head: bytes) -> bool:
+    return head.lstrip().startswith(b"{")
 
 
 def _is_dsjc(head: bytes) -> bool:
@@ -101,22 +76,18 @@ def _is_surely_dsjc(head: bytes) -> bool:
 
 
 def _is_dataset_json(head: bytes) -> bool:
-    return head.lstrip().startswith(b"{") and bool(_DATASET_JSON.search(head)) and not _is_dataset_ndjson(head)
+    return _is_object(head) and bool(_DATASET_JSON.search(head)) and not _is_dataset_ndjson(head)
 
 
 def _is_begun_dataset_json(head: bytes) -> bool:
     """Tell whether it is Dataset-JSON of any version: only its reader says that version 1.0 is not supported."""
-    return _is_dataset_json(head) or (head.lstrip().startswith(b"{") and bool(_DATASET_JSON_1_0.search(head)))
+    return _is_dataset_json(head) or (_is_object(head) and bool(_DATASET_JSON_1_0.search(head)))
 
 
 def _is_dataset_ndjson(head: bytes) -> bool:
     """Tell whether the metadata is a line of its own, followed by rows."""
     line, _, rest = head.lstrip().partition(b"\n")
     return bool(_DATASET_JSON.search(line)) and line.rstrip().endswith(b"}") and rest.lstrip().startswith(b"[")
-
-
-def _is_ndjson(head: bytes) -> bool:
-    return head.lstrip().startswith(b"{")
 
 
 def _is_surely_ndjson(head: bytes) -> bool:
@@ -140,36 +111,37 @@ FORMATS: Mapping[str, FileFormat] = {
     "parquet": FileFormat(
         ("parquet", "pq"),
         ("application/vnd.apache.parquet",),
-        _is_parquet,
-        _is_surely_parquet,
+        _begins_with(b"PAR1"),
+        # The structures of a Parquet file end with a zero byte, which no text has.
+        lambda head: head.startswith(b"PAR1") and b"\0" in head,
         columnar.read_parquet,
     ),
     "arrow": FileFormat(
         ("arrows",),
         ("application/vnd.apache.arrow.stream",),
-        _is_arrow_stream,
+        _begins_with(b"\xff\xff\xff\xff"),
         arrow_inflation.is_stream,
         columnar.read_arrow,
     ),
     "arrow-file": FileFormat(
         ("arrow", "feather", "ipc"),
         ("application/vnd.apache.arrow.file",),
-        _is_arrow_file,
-        _is_surely_arrow_file,
+        _begins_with(arrow_inflation.ARROW_MAGIC),
+        _begins_with(arrow_inflation.ARROW_MAGIC + b"\0\0"),
         columnar.read_arrow,
     ),
     "xpt": FileFormat(
         ("xpt", "xport", "v5xpt", "v8xpt"),
         ("application/x-sas-xport",),
-        _is_xpt,
-        _is_xpt,
+        _begins_with(b"HEADER RECORD*******LIB"),
+        _begins_with(b"HEADER RECORD*******LIB"),
         transport_reader.read,
     ),
     "sas7bdat": FileFormat(
         ("sas7bdat",),
         ("application/x-sas-data",),
-        _is_sas7bdat,
-        _is_sas7bdat,
+        _begins_with(sas7bdat.MAGIC),
+        _begins_with(sas7bdat.MAGIC),
         sas7bdat.read,
     ),
     "dsjc": FileFormat(
@@ -183,8 +155,8 @@ FORMATS: Mapping[str, FileFormat] = {
     "dataset-json": FileFormat(
         ("json",), ("application/json",), _is_begun_dataset_json, _is_dataset_json, dataset_json_reader.read
     ),
-    "ndjson": FileFormat(("ndjson", "jsonl"), ("application/x-ndjson",), _is_ndjson, _is_surely_ndjson, ndjson.read),
-    "json": FileFormat((), (), _is_array_of_objects, _never, ndjson.read_array),
+    "ndjson": FileFormat(("ndjson", "jsonl"), ("application/x-ndjson",), _is_object, _is_surely_ndjson, ndjson.read),
+    "json": FileFormat((), (), lambda head: bool(_ARRAY_OF_OBJECTS.match(head)), _never, ndjson.read_array),
     "csv": FileFormat(
         ("csv", "tsv", "tab", "txt"), ("text/csv", "text/tab-separated-values"), bool, _never, csv_reader.read
     ),

@@ -90,14 +90,19 @@ class _Array:
             end = brackets.last(piece)
             cut = len(held) + end + 1 if end >= 0 else 0
             held += piece
-            rows = _parsed(held[:cut], count, self._kind) if self._may_continue(held, cut) else None
+            # The end of an array of objects does not end a row.
+            is_over = self._kind is _OBJECTS and held[cut:].lstrip().startswith(b"]")
+            rows = None if is_over else _parsed(held[:cut], count, self._kind)
             if rows is None:
                 cut = _end(_without_escapes(held))
                 rows = _parsed(held[:cut], count, self._kind) if cut >= 0 else None
                 if rows is None:
                     raise unreadable(self._wrong(held[:cut]), count + 1)
                 yield 0, rows
-                self.tail = self._rest(held[cut:])
+                held = held[cut:]
+                while piece := self._file.read(BLOCK_BYTES):
+                    held = _limited(held + piece)
+                self.tail = held
                 return
             yield len(piece), rows
             if rows:
@@ -112,24 +117,11 @@ class _Array:
     def _wrong(self, rows: bytes) -> str:
         """Return what is wrong with rows; they may be cut off within a string."""
         why = f"it or a row soon after it is not a JSON {self._kind.word} of plain values"
-        return why if _is_utf8(rows) else f"{why} in UTF-8"
-
-    def _may_continue(self, held: bytes, cut: int) -> bool:
-        """Tell whether the array may continue after a piece: the end of an array of objects is no end of a row."""
-        return self._kind is _ARRAYS or not held[cut:].lstrip().startswith(b"]")
-
-    def _rest(self, held: bytes) -> bytes:
-        while piece := self._file.read(BLOCK_BYTES):
-            held = _limited(held + piece)
-        return held
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+        try:
+            rows.decode()
+        except UnicodeDecodeError:
+            return f"{why} in UTF-8"
+        return why
 
 
 def _head(file: BinaryIO) -> tuple[bytes, bool]:
@@ -179,22 +171,16 @@ class _Brackets:
         text = _without_escapes(self._escape + piece)
         self._escape = b"\\" if text.endswith(b"\\") else b""
         self._in_string ^= bool(text.count(b'"') % 2)
-        bracket = _last_bracket(text, self._closing, ends_in_string=self._in_string)
-        return bracket - before if bracket >= 0 else -1
-
-
-def _last_bracket(text: bytes, closing: bytes, *, ends_in_string: bool) -> int:
-    """Return the position of the last bracket outside a string, or -1."""
-    end = max(text.rfind(b'"'), 0) if ends_in_string else len(text)
-    bracket = text.rfind(closing, 0, end)
-    while bracket >= 0:
-        quote = text.rfind(b'"', 0, end)
-        if bracket > quote:
-            break
-        end = max(text.rfind(b'"', 0, quote), 0)
-        if bracket >= end:
-            bracket = text.rfind(closing, 0, end)
-    return bracket
+        end = max(text.rfind(b'"'), 0) if self._in_string else len(text)
+        bracket = text.rfind(self._closing, 0, end)
+        while bracket >= 0:
+            quote = text.rfind(b'"', 0, end)
+            if bracket > quote:
+                return bracket - before
+            end = max(text.rfind(b'"', 0, quote), 0)
+            if bracket >= end:
+                bracket = text.rfind(self._closing, 0, end)
+        return -1
 
 
 def _end(outside: bytes) -> int:

@@ -74,7 +74,9 @@ def inflated(file: BinaryIO) -> Iterator[bytes]:
             fed = piece
             while fed:
                 if stream.eof:
-                    stream = _next_member(what)
+                    if what == "zlib stream":
+                        raise unreadable("bytes follow the zlib stream")
+                    stream = zlib.decompressobj(ZLIB_OR_GZIP)
                 yield stream.decompress(fed, BLOCK_BYTES)
                 fed = stream.unconsumed_tail or stream.unused_data
         yield stream.flush()
@@ -82,13 +84,6 @@ def inflated(file: BinaryIO) -> Iterator[bytes]:
         raise unreadable(f"not a {what}: {error}") from None
     if not stream.eof:
         raise unreadable(f"the {what} is cut off")
-
-
-def _next_member(what: str) -> "zlib._Decompress":
-    """Return the decompressor of a gzip file's next member. Raises InvalidInputError for bytes after a zlib stream."""
-    if what == "zlib stream":
-        raise unreadable("bytes follow the zlib stream")
-    return zlib.decompressobj(ZLIB_OR_GZIP)
 
 
 def joined(pieces: Iterable[tuple[int, list[T]]]) -> Iterator[list[T]]:

@@ -3,7 +3,6 @@
 pyreadstat parses sas7bcat files, with the C library ReadStat. It returns single values only, no ranges.
 """
 
-from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, Final
 
 from app.dataset import value_labels
@@ -12,12 +11,9 @@ from app.dataset.value_labels import Catalog, ValueLabels
 from app.model.names import in_capitals
 from app.tables.read import file_formats, sas_file_charsets, sas_pages
 from app.tables.read.damage_errors import READSTAT, SAS7BCAT, meaning
-from app.tables.read.read_request import ReadOptions, unreadable
-from app.tables.read.sas_file_charsets import AsLatin1, SasCharset
+from app.tables.read.read_request import ReadOptions, listed, unreadable
+from app.tables.read.sas_file_charsets import AsLatin1
 from app.tables.read.text_charsets import Metadata
-
-MOST_NAMES = 10
-"""The maximum number of formats that a warning names."""
 
 
 def read(
@@ -45,15 +41,10 @@ def read(
         catalog = value_labels.from_batches(reading.batches(), left_out)
     except ValueError as error:
         raise unreadable(str(error)) from None
-    return catalog, tuple(_warnings(sorted(left_out)))
-
-
-def _warnings(names: list[str]) -> Iterator[Fault]:
-    if names:
-        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-        formats_named = f"{', '.join(names[:MOST_NAMES])}{more}"
-        why = f"the catalog's ranges, OTHER and pictures are not taken, only single values; formats: {formats_named}"
-        yield Fault(None, "value-labels", why)
+    if not left_out:
+        return catalog, ()
+    why = "the catalog's ranges, OTHER and pictures are not taken, only single values; formats: "
+    return catalog, (Fault(None, "value-labels", why + listed(sorted(left_out))),)
 
 
 SAS7BCAT_MAGIC: Final = bytes.fromhex("000000000000000000000000c2ea8163b31411cfbd92080009c7318c181f1011")
@@ -79,7 +70,13 @@ def read_sas7bcat(file: Any, encoding: str | None = None) -> tuple[Catalog, tupl
     metadata = Metadata(charset.codec)
     try:
         _, about = pyreadstat.read_sas7bcat(source, output_format="dict")
-        found = _catalog(about.value_labels, metadata)
+        found: dict[str, ValueLabels] = {}
+        for raw_name, labels in about.value_labels.items():
+            name = in_capitals(metadata.text(raw_name, "name of the format"))
+            found[name] = {
+                _value_text(value, name, metadata): metadata.text(label, f"label in {name}")
+                for value, label in labels.items()
+            }
     except MemoryError:
         raise
     except (*_ERRORS, pyreadstat.ReadstatError, pyreadstat.PyreadstatError) as error:
@@ -88,27 +85,14 @@ def read_sas7bcat(file: Any, encoding: str | None = None) -> tuple[Catalog, tupl
         value_labels.check_size(found.values())
     except ValueError as error:
         raise unreadable(str(error)) from None
-    return found, tuple(_sas7bcat_warnings(found, charset, metadata))
-
-
-def _catalog(raw: Mapping[str, Mapping[Any, str]], metadata: Metadata) -> Catalog:
-    found: dict[str, ValueLabels] = {}
-    for raw_name, labels in raw.items():
-        name = in_capitals(metadata.text(raw_name, "name of the format"))
-        found[name] = {
-            _value_text(value, name, metadata): metadata.text(label, f"label in {name}")
-            for value, label in labels.items()
-        }
-    return found
-
-
-def _sas7bcat_warnings(found: Catalog, charset: SasCharset, metadata: Metadata) -> Iterator[str]:
+    warnings = []
     texts = (text for name, labels in found.items() for text in (name, *labels, *labels.values()))
     if charset.unstated and not all(map(str.isascii, texts)):
-        yield f"it states no character set and was read as {charset.codec}; state its `encoding`"
+        warnings.append(f"it states no character set and was read as {charset.codec}; state its `encoding`")
     if metadata.remarks:
         more = f"; so are {len(metadata.remarks) - 1} more texts" if metadata.remarks[1:] else ""
-        yield f"{metadata.remarks[0].why}{more}"
+        warnings.append(f"{metadata.remarks[0].why}{more}")
+    return found, tuple(warnings)
 
 
 def _value_text(value: float | str, name: str, metadata: Metadata) -> str:

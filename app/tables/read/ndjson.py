@@ -12,7 +12,6 @@ from typing import Any, BinaryIO
 import orjson
 import pyarrow as pa
 
-from app.dataset import side_columns
 from app.dataset.sas_columns import MAX_EXACT
 from app.tables.read import json_document, json_lines, typed_texts
 from app.tables.read.read_request import (
@@ -23,6 +22,7 @@ from app.tables.read.read_request import (
     VariableType,
     check_columns,
     rows_a_batch,
+    schema_with_sides,
 )
 
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -169,12 +169,27 @@ def read(file: BinaryIO, options: ReadOptions) -> FileTable:
     A column has the type of all its values; it is text if they are of several types. Raises InvalidInputError for
     lines that are not objects.
     """
-    return _reading(lambda: _numbered(_of_lines(file)), options, () if json_lines.ends_whole(file) else (NO_LINE_END,))
+
+    def blocks() -> Iterator[tuple[int, list[Row]]]:
+        first = 1
+        for lines in json_lines.blocks(json_lines.pieces(file)):
+            yield first, json_lines.parsed(lines, dict, first)
+            first += len(lines)
+
+    return _reading(blocks, options, () if json_lines.ends_whole(file) else (NO_LINE_END,))
 
 
 def read_array(file: BinaryIO, options: ReadOptions) -> FileTable:
     """Read one JSON array of objects, in the same way."""
-    return _reading(lambda: _numbered(json_document.objects(file)), options)
+
+    def blocks() -> Iterator[tuple[int, list[Row]]]:
+        first = 1
+        for rows in json_document.objects(file):
+            count = len(rows)
+            yield first, rows
+            first += count
+
+    return _reading(blocks, options)
 
 
 def _reading(blocks: Rows, options: ReadOptions, at_the_end: Sequence[str] = ()) -> FileTable:
@@ -189,7 +204,7 @@ def _reading(blocks: Rows, options: ReadOptions, at_the_end: Sequence[str] = ())
                 columns[name] = JsonColumn(options.type_of(name), tags=options.tags)
             columns[name].see(values, numbers)
         rows.clear()
-    schema = pa.schema(list(_fields(columns)))
+    schema = schema_with_sides((name, column.data_type, column.has_side) for name, column in columns.items())
     types = dict.fromkeys(schema.types)
 
     def arrays(rows: list[Row]) -> Iterator[pa.Array]:
@@ -212,14 +227,6 @@ def _reading(blocks: Rows, options: ReadOptions, at_the_end: Sequence[str] = ())
     return FileTable(schema, batches, (*remarks, *(Remark(None, why, last) for why in at_the_end)))
 
 
-def _fields(columns: Mapping[str, JsonColumn]) -> Iterator[pa.Field]:
-    taken = {name.casefold() for name in columns}
-    for name, column in columns.items():
-        yield pa.field(name, column.data_type)
-        if column.has_side:
-            yield side_columns.missing_field(name, taken)
-
-
 def _cells(rows: list[Row], counts: Mapping[str, int], first: int) -> Iterator[Cells]:
     """Yield the cells of each name, in the names' order.
 
@@ -238,18 +245,3 @@ def _cells(rows: list[Row], counts: Mapping[str, int], first: int) -> Iterator[C
             yield name, values, numbers
         else:
             yield name, [row.get(name) for row in rows], everywhere
-
-
-def _of_lines(file: BinaryIO) -> Iterator[list[Row]]:
-    first = 1
-    for block in json_lines.blocks(json_lines.pieces(file)):
-        yield json_lines.parsed(block, dict, first)
-        first += len(block)
-
-
-def _numbered(blocks: Iterator[list[Row]]) -> Iterator[tuple[int, list[Row]]]:
-    first = 1
-    for block in blocks:
-        count = len(block)
-        yield first, block
-        first += count

@@ -39,10 +39,11 @@ def check_quotes(file: BinaryIO, charset: str, delimiter: str, before: int, *, b
 
     `before` is the number of rows before the first of data. With `blank_rows`, a blank line is a row.
     """
-    begin = len(codecs.BOM_UTF8) if _is_marked(file) else 0
+    file.seek(0)
+    begin = len(codecs.BOM_UTF8) if file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else 0
     scan = _Scan(delimiter.encode()[0], begin, blank_rows=blank_rows)
     has_nul = False
-    for lines in _lines(_pieces(file, charset, begin)):
+    for lines in _lines(file, charset, begin):
         scan.see(lines)
         has_nul = has_nul or b"\0" in lines
     if scan.opened is not None:
@@ -59,26 +60,12 @@ def _unclosed(place: QuotePlace, why: str, charset: str, before: int) -> Excepti
     return unreadable(sentence, row) if row > 0 else unreadable(f"the row of names: {sentence}")
 
 
-def _is_marked(file: BinaryIO) -> bool:
-    file.seek(0)
-    return file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
-
-
-def _pieces(file: BinaryIO, charset: str, begin: int) -> Iterator[bytes]:
-    """Yield a file from a byte on, in a character set that contains ASCII."""
+def _lines(file: BinaryIO, charset: str, begin: int) -> Iterator[bytes]:
+    """Yield whole lines, many at a time, in a character set that contains ASCII; the last one may lack its end."""
     file.seek(begin)
-    if charset in _AS_THEY_ARE:
-        while piece := file.read(PIECE_BYTES):
-            yield piece
-        return
-    decoder = codecs.getincrementaldecoder(charset)()
-    while piece := file.read(PIECE_BYTES):
-        yield decoder.decode(piece).encode("utf-8", "surrogatepass")
-    yield decoder.decode(b"", final=True).encode("utf-8", "surrogatepass")
-
-
-def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield whole lines, many at a time; the last one may lack its end."""
+    pieces = iter(lambda: file.read(PIECE_BYTES), b"")
+    if charset not in _AS_THEY_ARE:
+        pieces = (text.encode("utf-8", "surrogatepass") for text in codecs.iterdecode(pieces, charset))
     held = b""
     for piece in pieces:
         held += piece

@@ -1,11 +1,12 @@
 """The arguments and results of readers of file formats."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
+from app.dataset import side_columns
 from app.dataset.schema import MOST_VARIABLES
 from app.model.errors import InvalidInputError
 from app.model.names import folded
@@ -19,6 +20,9 @@ MOST_COLUMNS = 2 * MOST_VARIABLES
 
 MISSING_SUFFIX = "__missing"
 """The suffix of a column that holds the special missing values of another."""
+
+MOST_NAMES = 10
+"""The maximum number of names in a remark."""
 
 NO_LINE_END = "the last line has no line end; if the file was cut off there, it or rows after it are not complete"
 
@@ -53,6 +57,24 @@ def check_columns(columns: int) -> None:
     """Raise InvalidInputError for more columns than any data set has, before anything is read with them."""
     if columns > MOST_COLUMNS:
         raise unreadable(f"it has {columns:,} columns; at most {MOST_COLUMNS:,} are read")
+
+
+def schema_with_sides(columns: Iterable[tuple[str, pa.DataType, bool]]) -> pa.Schema:
+    """Return the schema of columns: each has a name, a type, and whether a column of its missing values follows it."""
+    columns = list(columns)
+    taken = {name.casefold() for name, _, _ in columns}
+    fields = []
+    for name, data_type, has_side in columns:
+        fields.append(pa.field(name, data_type))
+        if has_side:
+            fields.append(side_columns.missing_field(name, taken))
+    return pa.schema(fields)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names as text, and how many more there are."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{', '.join(names[:MOST_NAMES])}{more}"
 
 
 class Remark(NamedTuple):

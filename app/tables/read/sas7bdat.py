@@ -28,7 +28,7 @@ from app.dataset.schema import Column
 from app.tables.read import sas_file_charsets, sas_pages
 from app.tables.read.damage_errors import READSTAT, SAS7BDAT, damaged, meaning
 from app.tables.read.read_request import FileTable, ReadOptions, Remark, check_columns, unreadable
-from app.tables.read.sas_file_charsets import AsLatin1, SasCharset
+from app.tables.read.sas_file_charsets import AsLatin1
 from app.tables.read.text_charsets import Metadata
 
 MAGIC: Final = bytes.fromhex("000000000000000000000000c2ea8160b31411cfbd92080009c7318c181f1011")
@@ -80,12 +80,10 @@ def read(file: BinaryIO, options: ReadOptions) -> FileTable:
             arrays = [array for at, column in enumerate(columns) for array in _arrays(column, raw, at)[0]]
             yield pa.RecordBatch.from_arrays(arrays, schema=whole)
 
-    return FileTable(whole, batches, (*_guesses(charset, is_ascii=is_ascii), *metadata.remarks))
-
-
-def _guesses(charset: SasCharset, *, is_ascii: bool) -> Iterator[Remark]:
     if charset.unstated and not is_ascii:
-        yield Remark(None, f"it states no character set and was read as {charset.codec}; state its `encoding`")
+        why = f"it states no character set and was read as {charset.codec}; state its `encoding`"
+        return FileTable(whole, batches, (Remark(None, why), *metadata.remarks))
+    return FileTable(whole, batches, tuple(metadata.remarks))
 
 
 class _Spool:

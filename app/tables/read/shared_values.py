@@ -108,14 +108,11 @@ def longest_of_dictionaries(read: ReadDictionary, file: pq.ParquetFile) -> int:
 
 
 def _longest_shared(column: pa.Array) -> int:
-    is_shared = pa.types.is_dictionary(column.type) or _is_view(column.type)
-    return _longest(column) if is_shared else 0
-
-
-def _longest(column: pa.Array) -> int:
     """Return the size in bytes of the longest value, in a dictionary even if it does not occur; 0 for other types."""
-    if pa.types.is_dictionary(column.type):
-        return _longest(column.dictionary)
+    if not pa.types.is_dictionary(column.type) and not _is_view(column.type):
+        return 0
+    while pa.types.is_dictionary(column.type):
+        column = column.dictionary
     if _is_bytes(column.type):
         return int(pc.max(pc.binary_length(column)).as_py() or 0)
     return int(_lengths(column).max(initial=0))

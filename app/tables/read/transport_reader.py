@@ -41,7 +41,8 @@ def read(file: BinaryIO, options: ReadOptions) -> FileTable:
     if options.encoding is None and "against" in (evidence := _evidence(found)) and "for" not in evidence:
         for charset in GUESSES:
             found = read_transport(file, member=options.member, charset=charset)
-            if not _has_damaged_values(found.schema) and all(_decode(found.latin_1, charset)):
+            texts = _texts(found.latin_1)
+            if not _has_damaged_values(found.schema) and all(character_columns.decodes(raw, charset) for raw in texts):
                 break
         remark = Remark(None, f"it is not UTF-8 and was read as {charset}; state its encoding")
         return FileTable(found.schema, found.batches, (remark, *_remarks(found, charset)))
@@ -53,10 +54,6 @@ def _texts(member: TransportMember) -> Iterator[bytes]:
     of_variables = (text for each in member.variables for text in (each.name, each.label, each.format, each.informat))
     for latin_1 in (member.name, member.label, member.type, *of_variables):
         yield latin_1.encode("latin-1")
-
-
-def _decode(member: TransportMember, charset: str) -> Iterator[bool]:
-    return (character_columns.decodes(raw, charset) for raw in _texts(member))
 
 
 def _evidence(found: XptDataSet) -> set[Evidence]:

@@ -83,27 +83,22 @@ def _keeps_numbers(texts: pa.StringArray, doubles: pa.DoubleArray) -> bool:
         zeros = texts.filter(pa.array(numbers == 0))
         if pc.any(pc.match_substring_regex(zeros, _NOT_ZERO)).as_py():
             return False
-    return _are_short(texts) or not _are_beyond(texts.filter(pc.match_substring_regex(texts, _LONG_INTEGER)))
+    if _are_short(texts):
+        return True
+    try:
+        exact = pc.cast(texts.filter(pc.match_substring_regex(texts, _LONG_INTEGER)), pa.int64())
+    except pa.ArrowInvalid:
+        return False
+    integers = exact.to_numpy(zero_copy_only=False)
+    return not ((integers > MAX_EXACT) | (integers < -MAX_EXACT)).any()
 
 
 def _are_short(texts: pa.StringArray) -> bool:
     return int(pc.max(pc.binary_length(texts)).as_py() or 0) <= _SAFE_LENGTH
 
 
-def _are_beyond(integers: pa.StringArray) -> bool:
-    try:
-        exact = pc.cast(integers, pa.int64()).to_numpy(zero_copy_only=False)
-    except pa.ArrowInvalid:
-        return True
-    return bool(((exact > MAX_EXACT) | (exact < -MAX_EXACT)).any())
-
-
 def _cast(data_type: pa.DataType) -> Convert:
     return lambda texts: pc.cast(texts, data_type)
-
-
-def _booleans(texts: pa.StringArray) -> pa.BooleanArray:
-    return pc.equal(pc.ascii_lower(texts), "true")
 
 
 def _instants(texts: pa.StringArray) -> pa.TimestampArray:
@@ -180,7 +175,7 @@ MOMENTS: tuple[TextType, ...] = (DATES, DATETIMES, ZONED_DATETIMES, TIMES, ZONED
 KINDS: tuple[TextType, ...] = (
     NUMBER,
     GROUPED,
-    TextType("booleans", pa.bool_(), _BOOLEAN, _booleans),
+    TextType("booleans", pa.bool_(), _BOOLEAN, lambda texts: pc.equal(pc.ascii_lower(texts), "true")),
     *MOMENTS,
     _DIGITS_ALONE,
 )
@@ -287,9 +282,15 @@ class TextColumn:
             self._possible = [kind for kind in kinds if re.match(kind.pattern, probe)] or kinds[:1]
         self._values = True
         before = self._possible
-        self._possible = list(_fitting(before, values))
+        self._possible = []
+        wider: set[str] = set()
+        for kind in before:
+            if kind.word in wider or _is_all(kind, values):
+                self._possible.append(kind)
+                wider.add(kind.wider)
         if not self._possible:
-            at = _first_odd(before[0], values)
+            matches: Mask = pc.match_substring_regex(values, before[0].pattern).to_numpy(zero_copy_only=False)
+            at = 0 if matches.all() else int(np.argmin(matches))
             rows = np.flatnonzero(present.to_numpy(zero_copy_only=False))
             odd = values.slice(at, 1) if self._decimal == "." else _swapped(values.slice(at, 1))
             self.odd = self._rows + int(rows[at]) + 1, str(odd[0])
@@ -331,20 +332,6 @@ def _is_all(kind: TextType, values: pa.StringArray) -> bool:
         return kind.keeps(values, kind.convert(values))
     except pa.ArrowInvalid:
         return False
-
-
-def _fitting(kinds: Sequence[TextType], values: pa.StringArray) -> Iterator[TextType]:
-    """Yield the types that fit all values."""
-    wider: set[str] = set()
-    for kind in kinds:
-        if kind.word in wider or _is_all(kind, values):
-            yield kind
-            wider.add(kind.wider)
-
-
-def _first_odd(kind: TextType, values: pa.StringArray) -> int:
-    matches: Mask = pc.match_substring_regex(values, kind.pattern).to_numpy(zero_copy_only=False)
-    return 0 if matches.all() else int(np.argmin(matches))
 
 
 def _first_rounded(texts: pa.StringArray, present: pa.BooleanArray) -> int | None:

@@ -73,8 +73,11 @@ class VariableBuilder:
             for word, given in (("format", override.format), ("informat", override.informat))
         )
         if as_text or sas_columns.is_text(field.type):
+            # Transport files of SAS also have `8.` for `$8.`.
             self._format, self._informat = (
-                _of_characters(reference) if self._origins[word] == "file" else reference
+                reference._replace(name="$")
+                if self._origins[word] == "file" and reference.width and not reference.name
+                else reference
                 for word, reference in (("format", self._format), ("informat", self._informat))
             )
         self._conversion = conversion(field.type, kind_of(self._format.name), as_text=as_text)
@@ -341,11 +344,6 @@ def _first_beyond_dates(values: pa.Array) -> int | None:
         return None
     beyond = pc.or_(pc.less(ticks, least), pc.greater_equal(ticks, greatest))
     return int(pc.index(beyond, pa.scalar(value=True)).as_py())
-
-
-def _of_characters(reference: SasFormat) -> SasFormat:
-    """Return the format `$8.` for `8.`, which transport files of SAS also have for character variables."""
-    return reference._replace(name="$") if reference.width and not reference.name else reference
 
 
 def _first_longer(values: pa.StringArray, damaged: pa.Array | None, room: int, charset: str) -> int:
