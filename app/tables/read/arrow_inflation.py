@@ -150,8 +150,24 @@ def _check_file(file: BinaryIO) -> None:
 
 
 def _check_size(file: BinaryIO, message: _Message) -> None:
+    """Raise InvalidInputError for a batch whose compressed buffers state too many bytes."""
+    size = 0
     with _within(_named(message.at)):
-        size = _inflated(file, message)
+        root = _root(message.metadata)
+        kind, batch = root.number("B", 1), root.table(2)
+        if batch is not None and kind == _DICTIONARY_BATCH:
+            batch = batch.table(1)
+        if batch is None or kind not in {_DICTIONARY_BATCH, _RECORD_BATCH}:
+            return
+        if batch.place(3) is None and _COMPRESSED_IN_V4 not in message.metadata:
+            return
+        for at, length in batch.structs("qq", 2):
+            if length:
+                if message.body + at < 0:
+                    raise struct.error
+                file.seek(message.body + at)
+                # A buffer that is not compressed has the length -1.
+                size += max(int.from_bytes(file.read(8), "little", signed=True), 0)
     if size > MOST_INFLATED:
         raise unreadable(
             f"the batch at byte {message.at:,} has {size:,} bytes after decompression; at most {MOST_INFLATED:,} are "
@@ -195,24 +211,3 @@ def _message(file: BinaryIO, at: int) -> _Message | None:
 
 def _named(at: int) -> str:
     return f"the message at byte {at:,}"
-
-
-def _inflated(file: BinaryIO, message: _Message) -> int:
-    """Return the sum of the lengths that the compressed buffers of a batch state."""
-    root = _root(message.metadata)
-    kind, batch = root.number("B", 1), root.table(2)
-    if batch is not None and kind == _DICTIONARY_BATCH:
-        batch = batch.table(1)
-    if batch is None or kind not in {_DICTIONARY_BATCH, _RECORD_BATCH}:
-        return 0
-    if batch.place(3) is None and _COMPRESSED_IN_V4 not in message.metadata:
-        return 0
-    stated = 0
-    for at, length in batch.structs("qq", 2):
-        if length:
-            if message.body + at < 0:
-                raise struct.error
-            file.seek(message.body + at)
-            # A buffer that is not compressed has the length -1.
-            stated += max(int.from_bytes(file.read(8), "little", signed=True), 0)
-    return stated

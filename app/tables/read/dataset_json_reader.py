@@ -126,8 +126,6 @@ _NUMBERS_IN_SAS: Mapping[str, _Type] = {
     "datetime": _moments(typed_texts.DATETIMES, typed_texts.ZONED_DATETIMES),
     "time": _moments(typed_texts.TIMES, typed_texts.ZONED_TIMES),
 }
-
-
 _INTEGERS_AS: Mapping[VariableType, _Type] = {"numeric": _TYPES["double"], "character": _Type(pa.string(), _digits)}
 """How integers are read if the sender gives the type of the variable: then they may have fractions."""
 
@@ -147,7 +145,7 @@ class _Column(NamedTuple):
 
 def _reading(metadata: Any, rows: Callable[[], Iterator[Rows]], options: ReadOptions) -> FileTable:
     columns = _columns(metadata, options)
-    stated = _stated_rows(metadata)
+    stated = metadata.get("records")
     keys = sum(1 for column in metadata["columns"] if column.get("keySequence"))
     attributes = {"sas.member": metadata.get("name"), "sas.label": metadata.get("label"), "sas.sort_variables": keys}
     schema = pa.schema(
@@ -183,17 +181,8 @@ def _reading(metadata: Any, rows: Callable[[], Iterator[Rows]], options: ReadOpt
     return FileTable(schema, batches, tuple(_remarks(columns, numbered)))
 
 
-def _stated_rows(metadata: Mapping[str, Any]) -> int | None:
-    """Return the number of rows that the metadata state, or None if they state none."""
-    records = metadata.get("records")
-    if records is not None and (type(records) is not int or records < 0):
-        raise unreadable(f"`records` is {records!r:.40}, not a number of rows")
-    if metadata.get("rows"):
-        raise unreadable("its member `rows` is not an array of rows, or there are two of them")
-    return records
-
-
 def _columns(metadata: Any, options: ReadOptions) -> list[_Column]:
+    """Return the columns that the metadata describe. Raises InvalidInputError for metadata of anything else."""
     if isinstance(metadata, list):
         raise unreadable("a JSON array of anything but objects is not supported")
     if isinstance(metadata, dict) and metadata.keys() & {"clinicalData", "referenceData"}:
@@ -202,7 +191,13 @@ def _columns(metadata: Any, options: ReadOptions) -> list[_Column]:
     if not isinstance(described, list) or not described:
         raise unreadable("it is not Dataset-JSON: it has no columns")
     check_columns(len(described))
-    return [_column(number, column, options) for number, column in enumerate(described, 1)]
+    columns = [_column(number, column, options) for number, column in enumerate(described, 1)]
+    records = metadata.get("records")
+    if records is not None and (type(records) is not int or records < 0):
+        raise unreadable(f"`records` is {records!r:.40}, not a number of rows")
+    if metadata.get("rows"):
+        raise unreadable("its member `rows` is not an array of rows, or there are two of them")
+    return columns
 
 
 def _column(number: int, described: Any, options: ReadOptions) -> _Column:

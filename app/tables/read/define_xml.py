@@ -91,6 +91,7 @@ def read(file: BinaryIO) -> Definitions:
         raise _wrong(f"its text cannot be read: {error}") from None
     if not found["ItemGroupDef"]:
         raise _wrong("it has no ItemGroupDef, so it describes no data set")
+
     code_lists = _code_lists(found["CodeList"])
     items = {element.get("OID", ""): _item(element, code_lists) for element in found["ItemDef"]}
     groups: dict[str, DefinedGroup] = {}
@@ -169,7 +170,13 @@ def _code_lists(elements: list[Element]) -> dict[str, _CodeList]:
     for element in elements:
         attributes = _attributes(element)
         is_numeric = attributes.get("DataType", "text") in _NUMERIC
-        labels = dict(_decodes(element, is_numeric=is_numeric))
+        labels: dict[str, str] = {}
+        for child in _children(element, "CodeListItem"):
+            value, label = _attributes(child).get("CodedValue", ""), _text(child, "Decode")
+            if label:
+                with suppress(ValueError):
+                    value = value_labels.value_text(float(value)) if is_numeric else value
+                labels[value] = label
         if not labels:
             continue
         base = _format_name(attributes, is_numeric=is_numeric)
@@ -183,15 +190,6 @@ def _code_lists(elements: list[Element]) -> dict[str, _CodeList]:
     except ValueError as error:
         raise _wrong(str(error)) from None
     return found
-
-
-def _decodes(element: Element, *, is_numeric: bool) -> Iterator[tuple[str, str]]:
-    for child in _children(element, "CodeListItem"):
-        value, label = _attributes(child).get("CodedValue", ""), _text(child, "Decode")
-        if label:
-            with suppress(ValueError):
-                value = value_labels.value_text(float(value)) if is_numeric else value
-            yield value, label
 
 
 def _format_name(attributes: Mapping[str, str], *, is_numeric: bool) -> str:

@@ -92,19 +92,16 @@ def _is_dataset_ndjson(head: bytes) -> bool:
 
 def _is_surely_ndjson(head: bytes) -> bool:
     """Tell whether the first two lines are rows: JSON objects with the same members, none of which is nested."""
-    rows = [_row(line) for line in head[:_MOST_RECORD_BYTES].lstrip().split(b"\n", 2)[:2]]
-    return len(rows) == 2 and bool(rows[0]) and rows[0] == rows[1]
-
-
-def _row(line: bytes) -> list[str]:
-    """Return the names of the members of a JSON object without nested values; none if a line is not such an object."""
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return []
-    if not isinstance(value, dict) or any(isinstance(cell, dict | list) for cell in value.values()):
-        return []
-    return sorted(value)
+    members = []
+    for line in head[:_MOST_RECORD_BYTES].lstrip().split(b"\n", 2)[:2]:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            return False
+        if not isinstance(row, dict) or any(isinstance(cell, dict | list) for cell in row.values()):
+            return False
+        members.append(row.keys())
+    return len(members) == 2 and bool(members[0]) and members[0] == members[1]
 
 
 FORMATS: Mapping[str, FileFormat] = {

@@ -102,8 +102,11 @@ class _Scan:
             return
         data = np.frombuffer(lines, np.uint8)
         quotes = np.flatnonzero(data == _QUOTE) if _QUOTE in lines else np.zeros(0, np.intp)
-        if self._are_regular(data, quotes):
-            inside = self.opened is not None
+        inside = self.opened is not None
+        opening, closing = quotes[inside::2], quotes[1 - inside :: 2]
+        before, after = opening[opening > 0] - 1, closing[closing < len(data) - 1] + 1
+        # Every second quote begins a cell, and the others end one.
+        if self._ends[data[before]].all() and self._ends[data[after]].all():
             ends = self._row_ends(data)
             if len(ends) and (inside or len(quotes)):
                 ends = ends[(np.searchsorted(quotes, ends) + inside) % 2 == 0]
@@ -113,14 +116,6 @@ class _Scan:
         else:
             self._see_one_by_one(lines, data)
         self._bytes += len(lines)
-
-    def _are_regular(self, data: Bytes, quotes: Places) -> bool:
-        """Tell whether every second quote begins a cell and the others end one."""
-        inside = self.opened is not None
-        opening, closing = quotes[inside::2], quotes[1 - inside :: 2]
-        before = opening[opening > 0]
-        after = closing[closing < len(data) - 1]
-        return bool(self._ends[data[before - 1]].all() and self._ends[data[after + 1]].all())
 
     def _row_ends(self, data: Bytes) -> Places:
         """Return the places of line ends, of blank lines only if they are rows."""

@@ -19,9 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
 
-from app.codecs.sas.constants import MessageKind
-from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
-from app.dataset import character_columns, decode, format_names, missing, schema
+from app.codecs.sas.data_set_messages import Variable
+from app.dataset import character_columns, checks, decode, missing, schema
 from app.dataset.conversion_error import BadValueError
 from app.dataset.numeric import Numbers
 from app.dataset.schema import Column
@@ -72,7 +71,13 @@ def read(file: BinaryIO, options: ReadOptions) -> FileTable:
     if rows != about.number_rows:
         what = f"it states {about.number_rows:,} observations, but has {rows:,}"
         raise sas_pages.explained(file, SAS7BDAT, what)
-    whole = schema.arrow_schema(columns, _metadata(about, variables, charset.codec, metadata))
+    attributes = {
+        "sas.label": metadata.text(about.file_label or "", "data set's label"),
+        "sas.obs_length": str(sum(each.length for each in variables)),
+        "sas.member": metadata.text(about.table_name or "", "data set's name"),
+        "sas.encoding": charset.codec,
+    }
+    whole = schema.arrow_schema(columns, {key: value for key, value in attributes.items() if value})
 
     def batches() -> Iterator[pa.RecordBatch]:
         spooled.file.seek(0)
@@ -161,7 +166,7 @@ def _variables(about: Any, metadata: Metadata) -> list[Variable]:
         is_text = about.readstat_variable_types[raw] == "string"
         name = metadata.text(raw, "name", raw)
         written, read_with = (
-            _reference(metadata.text(by_column.get(raw) or "", what, name))
+            checks.reference(metadata.text(by_column.get(raw) or "", what, name))
             for by_column, what in (
                 (about.original_variable_types, "format"),
                 (about.original_variable_informats, "informat"),
@@ -182,26 +187,6 @@ def _variables(about: Any, metadata: Metadata) -> list[Variable]:
             )
         )
     return found
-
-
-def _reference(reference: str) -> format_names.SasFormat:
-    """Return a format as pyreadstat names it: `DATE9`, `F8.2`; SAS itself writes a point."""
-    return format_names.parse(reference if "." in reference or not reference else f"{reference}.")
-
-
-def _metadata(about: Any, variables: Sequence[Variable], charset: str, metadata: Metadata) -> dict[str, str]:
-    definition = DataSetDefinition(
-        MessageKind.DEFINITION,
-        label=metadata.text(about.file_label or "", "data set's label"),
-        observations=about.number_rows,
-        variables=len(variables),
-        obs_length=sum(each.length for each in variables),
-    )
-    attributes = schema.data_set_metadata(definition, variables, "utf-8")
-    # ReadStat returns nothing else, so the definition's other values are not from this file.
-    attributes = {key: attributes[key] for key in ("sas.label", "sas.obs_length") if key in attributes}
-    named = {"sas.member": metadata.text(about.table_name or "", "data set's name"), "sas.encoding": charset}
-    return attributes | {key: value for key, value in named.items() if value}
 
 
 def _spool(file: BinaryIO, charset: str, about: Any, columns: list[Column], spooled: IO[bytes]) -> tuple[int, bool]:
@@ -237,14 +222,31 @@ def _spool(file: BinaryIO, charset: str, about: Any, columns: list[Column], spoo
 
 
 def _chunks(file: BinaryIO, charset: str, about: Any, columns: Sequence[Column], step: int) -> Iterator[list[pa.Array]]:
-    """Yield the rows, `step` at a time, as Arrow columns; it ends where the file has no more."""
+    """Yield the rows, `step` at a time, as Arrow columns; it ends where the file has no more.
+
+    A text has a side column of the bytes that do not decode, a number one of the letters of missing values.
+    """
     kinds = [(raw, column.variable.is_numeric) for raw, column in zip(about.column_names, columns, strict=True)]
     for first in range(0, about.number_rows, step):
         found, _ = _parsed(file, range(first, min(first + step, about.number_rows)))
         arrays: list[pa.Array] = []
         for name, is_numeric in kinds:  # each list is dropped as soon as its arrays are made
             values = found.pop(name)
-            arrays += _numbers(values) if is_numeric else _texts(values, charset)
+            if not is_numeric:
+                texts = pa.array(["" if value is None else value for value in values], pa.string())
+                reread = character_columns.reread(texts, charset)
+                arrays += (
+                    reread.strings,
+                    pa.nulls(len(texts), pa.binary()) if reread.damaged is None else reread.damaged,
+                )
+                continue
+            try:
+                arrays += pa.array(values, pa.float64()), pa.nulls(len(values), pa.string())
+            except (pa.ArrowInvalid, pa.ArrowTypeError):
+                arrays += (
+                    pa.array([None if isinstance(value, str) else value for value in values], pa.float64()),
+                    pa.array([f".{value}" if isinstance(value, str) else None for value in values], pa.string()),
+                )
         if not len(arrays[0]):
             return
         yield arrays
@@ -260,23 +262,6 @@ def _joined(chunks: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
         held.append(chunk)
     if held:
         yield pa.concat_batches(held)
-
-
-def _texts(values: list[Any], charset: str) -> tuple[pa.Array, pa.Array]:
-    """Return a list of pyreadstat as texts, and the bytes of those that do not decode."""
-    found = character_columns.reread(
-        pa.array(["" if value is None else value for value in values], pa.string()), charset
-    )
-    return found.strings, pa.nulls(len(values), pa.binary()) if found.damaged is None else found.damaged
-
-
-def _numbers(values: list[Any]) -> tuple[pa.Array, pa.Array]:
-    """Return a list of pyreadstat as numbers, and the letters among them as tags."""
-    try:
-        return pa.array(values, pa.float64()), pa.nulls(len(values), pa.string())
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        numbers = pa.array([None if isinstance(value, str) else value for value in values], pa.float64())
-        return numbers, pa.array([f".{value}" if isinstance(value, str) else None for value in values], pa.string())
 
 
 def _arrays(column: Column, raw: pa.RecordBatch, at: int, first: int = 0) -> tuple[list[pa.Array], Column]:

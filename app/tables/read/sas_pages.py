@@ -37,8 +37,28 @@ def explained(file: BinaryIO, kind: str, what: str, where: str = "", row: int | 
 
     If header and pages do not show what is wrong and where, it is what the caller knows.
     """
-    shown = _fault(file, has_page_types=kind == SAS7BDAT)
-    return damaged(kind, *shown) if shown else damaged(kind, what, where, row)
+    file.seek(0)
+    head = file.read(_HEADER)
+    if len(head) < _HEADER:
+        return damaged(kind, f"its header is cut off after {len(head):,} bytes")
+    is_wide, order, header, page = _layout(head)
+    (pages,) = struct.unpack_from(order + ("q" if is_wide else "i"), head, 204 + 4 * (head[35] == _WIDE))
+    if header not in _SIZES or page not in _SIZES or pages < 0:
+        stated = f"its header states {header:,} bytes for itself and {pages:,} pages of {page:,} bytes"
+        return damaged(kind, stated, "at byte 196")
+    size = file.seek(0, 2)
+    whole = max(0, size - header) // page
+    if whole < pages:
+        place = _place(whole, pages, header + whole * page)
+        return damaged(kind, f"it has {size:,} bytes of the {header + pages * page:,} that its header states", place)
+    if kind == SAS7BDAT:
+        for number in range(min(pages, _MOST_PAGES)):
+            at = header + number * page
+            file.seek(at + (32 if is_wide else 16))
+            (found,) = struct.unpack(f"{order}H", file.read(2))
+            if found & ~_DELETED not in _PAGE_TYPES:
+                return damaged(kind, f"a page has the unknown type {found:#06x}", _place(number, pages, at))
+    return damaged(kind, what, where, row)
 
 
 def has_no_variables(file: BinaryIO) -> bool:
@@ -68,35 +88,6 @@ def _layout(head: bytes) -> tuple[bool, str, int, int]:
     order = "<" if head[37] == _LITTLE else ">"
     header, page = struct.unpack_from(f"{order}ii", head, 196 + shift)
     return is_wide, order, header, page
-
-
-def _fault(file: BinaryIO, *, has_page_types: bool) -> tuple[str, str] | None:
-    """Return what is wrong and where, as far as header and pages show it.
-
-    `has_page_types`: pages begin with a type, as in data sets.
-    """
-    file.seek(0)
-    head = file.read(_HEADER)
-    if len(head) < _HEADER:
-        return f"its header is cut off after {len(head):,} bytes", ""
-    is_wide, order, header, page = _layout(head)
-    (pages,) = struct.unpack_from(order + ("q" if is_wide else "i"), head, 204 + 4 * (head[35] == _WIDE))
-    if header not in _SIZES or page not in _SIZES or pages < 0:
-        return f"its header states {header:,} bytes for itself and {pages:,} pages of {page:,} bytes", "at byte 196"
-    size = file.seek(0, 2)
-    whole = max(0, size - header) // page
-    if whole < pages:
-        at = header + whole * page
-        announced = header + pages * page
-        return f"it has {size:,} bytes of the {announced:,} that its header states", _place(whole, pages, at)
-    if has_page_types:
-        for number in range(min(pages, _MOST_PAGES)):
-            at = header + number * page
-            file.seek(at + (32 if is_wide else 16))
-            (found,) = struct.unpack(f"{order}H", file.read(2))
-            if found & ~_DELETED not in _PAGE_TYPES:
-                return f"a page has the unknown type {found:#06x}", _place(number, pages, at)
-    return None
 
 
 def _place(number: int, pages: int, at: int) -> str:

@@ -36,21 +36,17 @@ def laid_out(column: pa.Array) -> pa.Array:
     data_type = column.type
     if pa.types.is_dictionary(data_type):
         return laid_out(column.cast(data_type.value_type))
-    return _without_views(column) if _is_view(data_type) else column
+    if not _is_view(data_type):
+        return column
 
-
-def _without_views(column: pa.Array) -> pa.Array:
-    """Return a column of views as plain values.
-
-    Views of nulls are cleared, as Arrow follows but does not validate them.
-    """
+    # Views of nulls are cleared, as Arrow follows but does not validate them.
     _, views, *data = column.buffers()
     followed = _views(column, views).copy()
     valid = column.is_valid()
     followed[~valid.to_numpy(zero_copy_only=False)] = 0
-    whole = pa.Array.from_buffers(column.type, len(column), [None, pa.py_buffer(followed), *data])
-    data_type = pa.string() if pa.types.is_string_view(column.type) else pa.binary()
-    return pc.if_else(valid, whole.cast(data_type), pa.scalar(None, data_type))
+    whole = pa.Array.from_buffers(data_type, len(column), [None, pa.py_buffer(followed), *data])
+    plain = pa.string() if pa.types.is_string_view(data_type) else pa.binary()
+    return pc.if_else(valid, whole.cast(plain), pa.scalar(None, plain))
 
 
 def _views(column: pa.Array, buffer: pa.Buffer | None) -> NDArray[np.int32]:

@@ -48,7 +48,6 @@ ROUNDED = "the number has more digits than a double holds"
 IN_UTC = "SAS has no time zones: the times are sent in UTC"
 
 _UTC = pa.timestamp("us", "UTC")
-_DAY_TICKS = 86_400_000_000
 
 Mask = NDArray[np.bool_]
 Convert = Callable[[pa.StringArray], pa.Array]
@@ -109,17 +108,14 @@ def _instants(texts: pa.StringArray) -> pa.TimestampArray:
     return instants
 
 
-def _times(texts: pa.StringArray) -> pa.Time64Array:
-    moments = pc.cast(pc.binary_join_element_wise("1970-01-01", texts, "T"), pa.timestamp("us"))
-    return pc.cast(pc.cast(moments, pa.int64()), pa.time64("us"))
+def _time_of_day(moment: pa.TimestampType) -> Convert:
+    """Return the conversion of times that are parsed as moments; those with a zone to UTC, as SAS's E8601TZ does."""
 
+    def convert(texts: pa.StringArray) -> pa.Time64Array:
+        moments = pc.cast(pc.binary_join_element_wise("1970-01-01", texts, "T"), moment)
+        return pc.cast(pc.cast(moments, pa.timestamp("us")), pa.time64("us"))
 
-def _zoned_times(texts: pa.StringArray) -> pa.Time64Array:
-    """Return the time of day in UTC, as SAS's informat E8601TZ does."""
-    instants = pc.cast(pc.binary_join_element_wise("1970-01-01", texts, "T"), _UTC)
-    ticks = pc.cast(instants, pa.int64())
-    days = pc.floor(pc.divide(pc.cast(ticks, pa.float64()), float(_DAY_TICKS)))
-    return pc.cast(pc.subtract(ticks, pc.multiply(pc.cast(days, pa.int64()), _DAY_TICKS)), pa.time64("us"))
+    return convert
 
 
 def _ungrouped(texts: pa.StringArray) -> pa.StringArray:
@@ -168,8 +164,8 @@ _DIGITS_ALONE = TextType(
 DATES = TextType("dates", pa.date32(), _DATE, _cast(pa.date32()), wider="datetimes")
 DATETIMES = TextType("datetimes", pa.timestamp("us"), _DATETIME, _cast(pa.timestamp("us")))
 ZONED_DATETIMES = TextType("datetimes with zones", _UTC, _ZONED, _instants)
-TIMES = TextType("times", pa.time64("us"), rf"^{_CLOCK}$", _times, wider="spans of time")
-ZONED_TIMES = TextType("times with zones", pa.time64("us"), _ZONED_CLOCK, _zoned_times, IN_UTC)
+TIMES = TextType("times", pa.time64("us"), rf"^{_CLOCK}$", _time_of_day(pa.timestamp("us")), wider="spans of time")
+ZONED_TIMES = TextType("times with zones", pa.time64("us"), _ZONED_CLOCK, _time_of_day(_UTC), IN_UTC)
 SPANS = TextType("spans of time", pa.duration("us"), _SPAN, _spans)
 MOMENTS: tuple[TextType, ...] = (DATES, DATETIMES, ZONED_DATETIMES, TIMES, ZONED_TIMES, SPANS)
 KINDS: tuple[TextType, ...] = (
@@ -281,6 +277,7 @@ class TextColumn:
             kinds, probe = self._possible, str(values[0])
             self._possible = [kind for kind in kinds if re.match(kind.pattern, probe)] or kinds[:1]
         self._values = True
+
         before = self._possible
         self._possible = []
         wider: set[str] = set()
@@ -288,6 +285,7 @@ class TextColumn:
             if kind.word in wider or _is_all(kind, values):
                 self._possible.append(kind)
                 wider.add(kind.wider)
+
         if not self._possible:
             matches: Mask = pc.match_substring_regex(values, before[0].pattern).to_numpy(zero_copy_only=False)
             at = 0 if matches.all() else int(np.argmin(matches))

@@ -188,7 +188,8 @@ class VariableBuilder:
             return
         if (row := self._conversion.loses(column)) is not None:
             self._value_warning = Fault(self.name, "rounded", self._conversion.loss, first + row + 1)
-        elif (row := self._undecoded(batch, side)) is not None:
+        elif held is not None and not self.is_numeric and held.null_count < len(held):
+            row = pc.index(held.is_valid(), pa.scalar(value=True)).as_py()
             self._value_warning = Fault(self.name, "damaged", _UNDECODED.format(self._charset), first + row + 1)
         elif (row := _first_beyond_dates(values)) is not None:
             self._value_warning = Fault(self.name, "range", _BEYOND_DATES, first + row + 1)
@@ -209,13 +210,6 @@ class VariableBuilder:
             return held.cast(pa.binary())
         words = pc.utf8_trim_whitespace(sas_columns.strings(held))
         return pc.if_else(pc.is_in(words, value_set=_ORDINARY), pa.scalar(None, pa.string()), pc.ascii_upper(words))
-
-    def _undecoded(self, batch: pa.RecordBatch, side: int | None) -> int | None:
-        """Return the first text whose bytes do not decode."""
-        if side is None or self.is_numeric:
-            return None
-        held = batch.column(side)
-        return pc.index(held.is_valid(), pa.scalar(value=True)).as_py() if held.null_count < len(held) else None
 
     def _room(self, values: pa.Array, held: pa.Array | None) -> int:
         """Return the length in bytes that each of these values fits. Raises BadValueError if one fits none."""
