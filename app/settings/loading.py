@@ -50,7 +50,9 @@ def load(path: Path | None = None, *, transports: bool = True) -> Settings:
     problems = [
         SettingsProblem(name, "no such setting")
         for name in os.environ
-        if name.startswith(ENVIRONMENT_PREFIX) and not _is_known(name.removeprefix(ENVIRONMENT_PREFIX))
+        if name.startswith(ENVIRONMENT_PREFIX)
+        and (key := name.removeprefix(ENVIRONMENT_PREFIX)) not in _OF_THE_COMMAND_LINE
+        and key.lower().partition("__")[0] not in Settings.model_fields
     ]
     try:
         given = _merged(_table(path), EnvSettingsSource(Settings)())
@@ -128,10 +130,6 @@ def _merged(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str,
         if isinstance(value, Mapping) and isinstance(weaker.get(key), Mapping)
     }
     return {**weaker, **stronger, **both}
-
-
-def _is_known(name: str) -> bool:
-    return name in _OF_THE_COMMAND_LINE or name.lower().partition("__")[0] in Settings.model_fields
 
 
 def _table(path: Path | None) -> dict[str, Any]:

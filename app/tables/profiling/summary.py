@@ -50,7 +50,12 @@ class ValueCounts:
     def _pruned(self, counts: pa.Table) -> pa.Table:
         """Return as many of the most frequent values as fit, at least one, with their counts reduced."""
         ordered = counts.sort_by([(COUNT, "descending"), (VALUE, "ascending")])
-        sizes = _sizes(ordered[VALUE].combine_chunks())
+        values = ordered[VALUE].combine_chunks()
+        # The memory that each value and its count take.
+        if pa.types.is_string(values.type):
+            sizes = pc.binary_length(values).to_numpy().astype(np.int64) + 12
+        else:
+            sizes = np.full(len(values), 16, np.int64)
         kept = int(np.searchsorted(np.cumsum(sizes), self._most_bytes, "right"))
         kept = max(1, min(kept, self._most_values))
         dropped = ordered[COUNT][kept].as_py() if kept < ordered.num_rows else 0
@@ -59,14 +64,6 @@ class ValueCounts:
         reduced = stay.set_column(1, self._schema.field(COUNT), pc.subtract(stay[COUNT], dropped))
         # A copy: a slice would hold the memory of all values.
         return reduced.filter(pc.greater(reduced[COUNT], 0)).combine_chunks()
-
-
-def _sizes(values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the memory that each value and its count take."""
-    if pa.types.is_string(values.type):
-        sizes: np.ndarray[tuple[int], np.dtype[np.int64]] = pc.binary_length(values).to_numpy().astype(np.int64) + 12
-        return sizes
-    return np.full(len(values), 16, np.int64)
 
 
 Hashes = NDArray[np.uint64]

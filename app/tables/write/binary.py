@@ -76,25 +76,22 @@ def write_xpt_5(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
 
 
 def _write(table: OutputTable, options: OutputOptions, version: Version) -> Iterator[Piece]:
+    # Latin-1 has the characters of these sets, in single bytes too, so texts keep their lengths.
+    is_latin = _is_latin(sas_metadata(table.schema.metadata).get("encoding", "utf-8"))
     return write(
         table.schema,
         table.batches,
         version,
         rows=table.rows,
         created=table.created.replace(tzinfo=None),
-        charset=_charset(table),
+        charset="latin-1" if is_latin else None,
         rename=bool(options.rename),
     )
 
 
-def _charset(table: OutputTable) -> str | None:
-    """Return Latin-1 for a single-byte EBCDIC with the same characters, so that texts keep their lengths; else None."""
-    charset = sas_metadata(table.schema.metadata).get("encoding", "utf-8")
-    return "latin-1" if _is_latin(charset) else None
-
-
 @cache
 def _is_latin(charset: str) -> bool:
+    """Tell whether a character set is a single-byte EBCDIC with the characters of Latin-1."""
     try:
         return missing.is_ebcdic(charset) and bool(bytes(range(256)).decode(charset).encode("latin-1"))
     except (LookupError, UnicodeError):

@@ -44,12 +44,10 @@ def plain(rows: PlainRows) -> PlainRows:
         for field in rows.schema
     ]
     schema = pa.schema(fields, rows.schema.metadata)
-    return PlainRows(schema, (_plain_batch(batch, schema) for batch in rows.batches))
-
-
-def _plain_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    columns = [_plain_column(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    columns = (
+        [_plain_column(*pair) for pair in zip(batch.columns, schema.types, strict=True)] for batch in rows.batches
+    )
+    return PlainRows(schema, (pa.RecordBatch.from_arrays(each, schema=schema) for each in columns))
 
 
 def _plain_column(column: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -64,15 +62,11 @@ def _text_of(value: object) -> str:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, pa.MonthDayNano):
-        return _span(value)
+        # Such as `50:00:00`, or `1 months 00:00:00`, since a month has no fixed length in hours.
+        clock = pa.scalar(value.days * _DAY + value.nanoseconds // 1000, pa.duration("us"))
+        written = text_cells.written(pa.array([clock]))[0].as_py()
+        return f"{value.months} months {written}" if value.months else str(written)
     return orjson.dumps(value, default=str).decode()
-
-
-def _span(span: pa.MonthDayNano) -> str:
-    """Return a span such as `50:00:00`, or `1 months 00:00:00`, since a month has no fixed length in hours."""
-    clock = pa.scalar(span.days * _DAY + span.nanoseconds // 1000, pa.duration("us"))
-    written = text_cells.written(pa.array([clock]))[0].as_py()
-    return f"{span.months} months {written}" if span.months else str(written)
 
 
 QueryFormat = Literal["json", "csv", "arrow"]

@@ -92,7 +92,7 @@ def write_page(page: RowsPage) -> Iterator[Piece]:
             "name": field.name,
             "label": described[field.name].label,
             "format": described[field.name].format,
-            "type": _type(field),
+            "type": next((word for word, is_it in _TYPES.items() if is_it(field.type)), "text"),
             "length": described[field.name].length,
         }
         for field in selection.schema
@@ -111,15 +111,6 @@ def write_page(page: RowsPage) -> Iterator[Piece]:
         "missing_parts": page.asked.missing if page.asked.is_partial else None,
     }
     yield b"]," + orjson.dumps(behind)[1:]
-
-
-def _type(field: pa.Field) -> str:
-    """Return the type of a column in a word."""
-    kind = field.type
-    for word, is_it in _TYPES.items():
-        if is_it(kind):
-            return word
-    return "text"
 
 
 _TYPES = {
