@@ -55,7 +55,13 @@ def load(path: Path | None = None, *, transports: bool = True) -> Settings:
         and key.lower().partition("__")[0] not in Settings.model_fields
     ]
     try:
-        given = _merged(_table(path), EnvSettingsSource(Settings)())
+        table = {} if path is None else tomllib.loads(path.read_text())
+    except OSError as error:
+        raise SettingsError([SettingsProblem(str(path), f"cannot be read: {error.strerror}")]) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError([SettingsProblem(str(path), f"is not TOML: {error}")]) from error
+    try:
+        given = _merged(table, EnvSettingsSource(Settings)())
     except ValueError as error:
         raise SettingsError([*problems, SettingsProblem("environment", str(error))]) from error
     with validating_transports(enabled=transports):
@@ -130,17 +136,6 @@ def _merged(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str,
         if isinstance(value, Mapping) and isinstance(weaker.get(key), Mapping)
     }
     return {**weaker, **stronger, **both}
-
-
-def _table(path: Path | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    try:
-        return tomllib.loads(path.read_text())
-    except OSError as error:
-        raise SettingsError([SettingsProblem(str(path), f"cannot be read: {error.strerror}")]) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError([SettingsProblem(str(path), f"is not TOML: {error}")]) from error
 
 
 def _steps(location: Sequence[int | str]) -> list[int | str]:

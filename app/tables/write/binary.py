@@ -31,22 +31,6 @@ def write_arrow_file(table: OutputTable, _options: OutputOptions) -> Iterator[Pi
     return _written(pa.ipc.new_file, table)
 
 
-def _with_attrs(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with the metadata that `pandas.read_parquet` makes `DataFrame.attrs` of.
-
-    These are the data set's `name` and `label`, and the variables' `labels` and `formats` by column.
-    """
-    attributes = sas_metadata(schema.metadata)
-    of_columns = {field.name: sas_metadata(field.metadata) for field in schema}
-    attrs = {
-        "name": ".".join(attributes[key] for key in ("library", "member") if attributes.get(key)),
-        "label": attributes.get("label", ""),
-        "labels": {name: each["label"] for name, each in of_columns.items() if each.get("label")},
-        "formats": {name: each["format"] for name, each in of_columns.items() if each.get("format")},
-    }
-    return schema.with_metadata({**(schema.metadata or {}), _PANDAS_ATTRS: json.dumps(attrs, ensure_ascii=False)})
-
-
 def _written(open_writer: Callable[[OutputPieces, pa.Schema], Any], table: OutputTable) -> Iterator[Piece]:
     target = OutputPieces()
     with open_writer(target, table.schema) as writer:
@@ -58,9 +42,26 @@ def _written(open_writer: Callable[[OutputPieces, pa.Schema], Any], table: Outpu
 
 
 def write_parquet(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
-    """Yield a Parquet file. One row group at a time is in memory (about 32 MiB)."""
+    """Yield a Parquet file. One row group at a time is in memory (about 32 MiB).
+
+    With `attrs`, its metadata has what `pandas.read_parquet` makes `DataFrame.attrs` of: the data set's `name` and
+    `label`, and the variables' `labels` and `formats` by column.
+    """
+    schema = table.schema
+    if options.attrs:
+        attributes = sas_metadata(schema.metadata)
+        of_columns = {field.name: sas_metadata(field.metadata) for field in schema}
+        attrs = {
+            "name": ".".join(attributes[key] for key in ("library", "member") if attributes.get(key)),
+            "label": attributes.get("label", ""),
+            "labels": {name: each["label"] for name, each in of_columns.items() if each.get("label")},
+            "formats": {name: each["format"] for name, each in of_columns.items() if each.get("format")},
+        }
+        stated = {_PANDAS_ATTRS: json.dumps(attrs, ensure_ascii=False)}
+        schema = schema.with_metadata({**(schema.metadata or {}), **stated})
+
     target = OutputPieces()
-    for _ in write_row_groups(_with_attrs(table.schema) if options.attrs else table.schema, table.batches, target):
+    for _ in write_row_groups(schema, table.batches, target):
         yield from target.taken()
     yield from target.rest()
 

@@ -52,19 +52,6 @@ def write_dsjc(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
 
 def metadata(table: OutputTable) -> dict[str, Any]:
     """Return the content of a Dataset-JSON file without its rows, in the order of the standard."""
-    attributes = sas_metadata(table.schema.metadata)
-    return {
-        "datasetJSONCreationDateTime": table.created.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "datasetJSONVersion": VERSION,
-        "itemGroupOID": f"IG.{table.member}",
-        "records": table.rows,
-        "name": table.member,
-        "label": attributes.get("label") or table.member,
-        "columns": _columns(table),
-    }
-
-
-def _columns(table: OutputTable) -> list[dict[str, Any]]:
     # The places in the sort key, from 1; 0 for other variables, and for all if the places are not 1 to n.
     keys = [abs(int(sas_metadata(field.metadata).get("nsort", "0"))) for field in table.schema]
     if sorted(filter(None, keys)) != list(range(1, len(keys) - keys.count(0) + 1)):
@@ -85,7 +72,15 @@ def _columns(table: OutputTable) -> list[dict[str, Any]]:
         if key:
             column["keySequence"] = key
         columns.append(column)
-    return columns
+    return {
+        "datasetJSONCreationDateTime": table.created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "datasetJSONVersion": VERSION,
+        "itemGroupOID": f"IG.{table.member}",
+        "records": table.rows,
+        "name": table.member,
+        "label": sas_metadata(table.schema.metadata).get("label") or table.member,
+        "columns": columns,
+    }
 
 
 def _data_type(data_type: pa.DataType) -> dict[str, str]:

@@ -85,10 +85,6 @@ def _write_json(found: pa.Table, types: pa.Schema, is_cut: bool) -> Iterator[Pie
     yield b'],"truncated":' + orjson.dumps(is_cut) + b"}"
 
 
-def _write_csv(found: pa.Table, _types: pa.Schema, _is_cut: bool) -> Iterator[Piece]:
-    return write_csv(_outgoing(found), _OPTIONS)
-
-
 def _write_arrow(found: pa.Table, _types: pa.Schema, _is_cut: bool) -> Iterator[Piece]:
     stream = BytesIO()
     with pa.ipc.new_stream(stream, found.schema) as writer:
@@ -103,7 +99,7 @@ def _outgoing(found: pa.Table) -> OutputTable:
 
 QUERY_WRITERS: Mapping[QueryFormat, Callable[[pa.Table, pa.Schema, bool], Iterator[Piece]]] = {
     "json": _write_json,
-    "csv": _write_csv,
+    "csv": lambda found, _types, _is_cut: write_csv(_outgoing(found), _OPTIONS),
     "arrow": _write_arrow,
 }
 """The writers of a result, from its rows, the types that its columns have in DuckDB, and whether rows are left out."""

@@ -204,7 +204,8 @@ class _Fitting:
         for key in ("sas.format", "sas.informat"):
             if key in attributes:
                 changed[key] = self._format(column.name, key.removeprefix("sas."), attributes[key], is_text=is_text)
-        length = max(_length(attributes), needed)
+        stated = attributes.get("sas.length", "") if attributes.get("sas.type") == "character" else ""
+        length = max(int(stated) if stated.isascii() and stated.isdigit() else 0, needed)
         if is_text and length > self.limits.character:
             becomes = None if needed > self.limits.character else str(self.limits.character)
             self.note(column.name, "length", str(length), becomes, f"is more than {self.limits.character} bytes")
@@ -274,11 +275,6 @@ class _Fitting:
             return len(text.encode(self.charset))
         except UnicodeEncodeError:
             return 0
-
-
-def _length(attributes: Mapping[str, str]) -> int:
-    length = attributes.get("sas.length", "") if attributes.get("sas.type") == "character" else ""
-    return int(length) if length.isascii() and length.isdigit() else 0
 
 
 def _decoded(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:

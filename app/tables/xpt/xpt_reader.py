@@ -216,7 +216,17 @@ def surveyed(plan: DecodingPlan, blocks: Blocks) -> DecodingPlan:
     counted = [column for column in plan.columns if column.kind is not None]
     plain = [column for column in plan.columns if column.kind is None]
     doubtful: set[int] = set()
-    suited = _suited(plan, counted, _watched(plan, plain, blocks(), doubtful))
+
+    def watched() -> Iterator[bytes]:
+        """Yield the blocks, and find the columns that fail the quick test."""
+        for block in blocks():
+            cells = np.frombuffer(block, np.uint8).reshape(-1, plan.obs_length)
+            doubtful.update(
+                column.position for column in plain if column.position not in doubtful and _is_doubtful(column, cells)
+            )
+            yield block
+
+    suited = _suited(plan, counted, watched())
     if doubtful:
         suited |= _suited(plan, [column for column in plain if column.position in doubtful], blocks())
     columns = tuple(suited.get(column.position, column) for column in plan.columns)
@@ -231,18 +241,6 @@ def _suited(plan: DecodingPlan, columns: Sequence[Column], blocks: Iterable[byte
     except Unforeseen as found:
         columns = found.plan.columns
     return {column.position: column for column in columns}
-
-
-def _watched(
-    plan: DecodingPlan, columns: Sequence[Column], blocks: Iterable[bytes], doubtful: set[int]
-) -> Iterator[bytes]:
-    """Yield the same blocks. Add the positions of columns that fail the quick test to `doubtful`."""
-    for block in blocks:
-        cells = np.frombuffer(block, np.uint8).reshape(-1, plan.obs_length)
-        doubtful |= {
-            column.position for column in columns if column.position not in doubtful and _is_doubtful(column, cells)
-        }
-        yield block
 
 
 def _is_doubtful(column: Column, cells: Bytes) -> bool:

@@ -75,21 +75,20 @@ def write(
     member = (fitted.metadata or {})[b"sas.member"].decode()
     start = head(version, member, definition, variables, charset=charset, created=created, rows=rows)
     observations = encode.rows(batches, variables, order="big", charset=charset, float_format="ibm")
-    return _pieces(start, observations, sum(variable.length for variable in variables), rows)
+    length = sum(variable.length for variable in variables)
 
+    def pieces() -> Iterator[bytes | memoryview]:
+        yield start
+        size = 0
+        for block in observations:
+            size += len(block)
+            yield block
+        if rows is not None and rows * length != size:
+            raise GatewayError(f"expected {rows} rows of {length} bytes, found {size} bytes")
+        if size % RECORD:
+            yield b" " * (RECORD - size % RECORD)
 
-def _pieces(
-    start: bytes, observations: Iterable[memoryview], length: int, rows: int | None
-) -> Iterator[bytes | memoryview]:
-    yield start
-    size = 0
-    for block in observations:
-        size += len(block)
-        yield block
-    if rows is not None and rows * length != size:
-        raise GatewayError(f"expected {rows} rows of {length} bytes, found {size} bytes")
-    if size % RECORD:
-        yield b" " * (RECORD - size % RECORD)
+    return pieces()
 
 
 def _dollar(name: str) -> str:
@@ -175,31 +174,26 @@ def _namestrs(version: Version, variables: Sequence[Variable], charset: str) -> 
 def _labels(variables: Sequence[Variable], charset: str) -> bytes:
     """Return the records for attributes that do not fit in the descriptions of variables; empty if all fit."""
     long_format = any(_is_longer(name, _SHORT.format, charset) for v in variables for name in (v.format, v.informat))
-    write = _label_9 if long_format else _label_8
-    labels = [
-        write(number, variable, charset)
-        for number, variable in enumerate(variables, 1)
-        if _is_longer(variable.label, _SHORT.label, charset)
-        or _is_longer(variable.format, _SHORT.format, charset)
-        or _is_longer(variable.informat, _SHORT.format, charset)
-    ]
+    labels = []
+    for number, variable in enumerate(variables, 1):
+        if not (
+            _is_longer(variable.label, _SHORT.label, charset)
+            or _is_longer(variable.format, _SHORT.format, charset)
+            or _is_longer(variable.informat, _SHORT.format, charset)
+        ):
+            continue
+        texts = [text.encode(charset) for text in (variable.name, variable.label)]
+        if long_format:
+            output = SasFormat(variable.format, variable.format_length, variable.format_decimal)
+            read = SasFormat(variable.informat, variable.informat_length, variable.informat_decimal)
+            # An empty text is a blank, since %XPT2LOC reads a text of no bytes up to the end.
+            texts = [text or b" " for text in (*texts, str(output).encode(charset), str(read).encode(charset))]
+        layout = Label9 if long_format else Label8
+        labels.append(_record(layout(number, *map(len, texts))) + b"".join(texts))
     if not labels:
         return b""
     name = LABELS_9 if long_format else LABELS_8
     return header_records.header(name, str(len(labels))) + _padded(b"".join(labels))
-
-
-def _label_8(number: int, variable: Variable, charset: str) -> bytes:
-    name, label = (text.encode(charset) for text in (variable.name, variable.label))
-    return _record(Label8(number=number, name=len(name), label=len(label))) + name + label
-
-
-def _label_9(number: int, variable: Variable, charset: str) -> bytes:
-    """Return a LABELV9 entry. An empty text is a blank, since %XPT2LOC reads a text of no bytes up to the end."""
-    output = SasFormat(variable.format, variable.format_length, variable.format_decimal)
-    read = SasFormat(variable.informat, variable.informat_length, variable.informat_decimal)
-    texts = [text.encode(charset) or b" " for text in (variable.name, variable.label, str(output), str(read))]
-    return _record(Label9(number, *map(len, texts))) + b"".join(texts)
 
 
 def _is_longer(text: str, size: int, charset: str) -> bool:
