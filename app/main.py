@@ -76,6 +76,9 @@ def build(settings: Settings) -> Gateway:
         for name, destination in settings.destinations.items()
     }
     store = _opened("content store", plugins.content_store(), settings.content_url)
+    spans = None
+    if settings.traces.enabled:
+        spans = _opened("exporter of spans", plugins.span_exporter(), SERVICE, version("attachment-gateway"))
     context = ServiceContext(
         settings=settings,
         journal=journal,
@@ -83,7 +86,7 @@ def build(settings: Settings) -> Gateway:
         store=store,
         clock=clock,
         metrics=Metrics(),
-        traces=_traces(settings),
+        traces=Traces(settings, spans),
     )
     url = settings.journal.archive_url
     archive = None if url is None else _opened("archive", plugins.content_store(), url)
@@ -117,13 +120,6 @@ def _storage(settings: Settings, clock: Clock) -> tuple[Journal, Catalog]:
         return journal(), catalog()
     last = _opened("journal", plugins.journal().last_epoch, settings.journal_folder)
     return journal(catalog().take_over(last + 1)), catalog()
-
-
-def _traces(settings: Settings) -> Traces:
-    if not settings.traces.enabled:
-        return Traces(settings)
-    exporter = plugins.span_exporter()
-    return Traces(settings, _opened("exporter of spans", exporter, SERVICE, version("attachment-gateway")))
 
 
 def _opened(what: str, make: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:

@@ -27,9 +27,19 @@ class EmbeddedBroker(AbstractContextManager["EmbeddedBroker"]):
     def __enter__(self) -> "EmbeddedBroker":
         for name in ("amqtt", "transitions"):
             logging.getLogger(name).setLevel(logging.ERROR)
+
+        async def start() -> None:
+            self._broker = Broker(
+                {
+                    "listeners": {"default": {"type": "tcp", "bind": self.url.removeprefix("mqtt://")}},
+                    "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
+                }
+            )
+            await self._broker.start()
+
         self._thread.start()
         try:
-            asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(_START_SECONDS)
+            asyncio.run_coroutine_threadsafe(start(), self._loop).result(_START_SECONDS)
         except (OSError, TimeoutError, AMQTTError) as error:
             self._end_loop()
             raise Failure(f"the demo's broker cannot listen at {self.url}: {error}") from error
@@ -38,30 +48,21 @@ class EmbeddedBroker(AbstractContextManager["EmbeddedBroker"]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        asyncio.run_coroutine_threadsafe(self._shutdown(), self._loop).result(_START_SECONDS)
+        async def shutdown() -> None:
+            if self._broker is not None:
+                await self._broker.shutdown()
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+        asyncio.run_coroutine_threadsafe(shutdown(), self._loop).result(_START_SECONDS)
         self._end_loop()
 
     def _end_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_START_SECONDS)
         self._loop.close()
-
-    async def _start(self) -> None:
-        self._broker = Broker(
-            {
-                "listeners": {"default": {"type": "tcp", "bind": self.url.removeprefix("mqtt://")}},
-                "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
-            }
-        )
-        await self._broker.start()
-
-    async def _shutdown(self) -> None:
-        if self._broker is not None:
-            await self._broker.shutdown()
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
 
 
 def free_port() -> int:

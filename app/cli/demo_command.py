@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from shutil import disk_usage
 from typing import TYPE_CHECKING, Annotated
@@ -78,7 +78,10 @@ def demo(
                 out.print(f"{what:16} {url}{path}", highlight=False)
             if not once:
                 out.print(f"\nIn another terminal: {sys.argv[0]} ls --url {url}     Ctrl-C ends this.", highlight=False)
-                _until_interrupted()
+                with suppress(KeyboardInterrupt):
+                    while True:
+                        time.sleep(3600)
+                out.print("\nending")
 
 
 @contextmanager
@@ -156,11 +159,3 @@ def _running(settings: Settings, listener: socket.socket) -> Iterator["Gateway"]
         server.should_exit = True
         thread.join(10)
         gateway.stop()
-
-
-def _until_interrupted() -> None:
-    try:
-        while True:
-            time.sleep(3600)
-    except KeyboardInterrupt:
-        out.print("\nending")

@@ -14,7 +14,7 @@ from app.cli.get_command import fetch
 from app.cli.rest_client import Client
 from app.cli.send_command import post, readable
 from app.cli.terminal import Failure, progress, size, table
-from app.cli.watch_command import ProgressDisplay
+from app.cli.watch_command import Bar, ProgressDisplay
 
 if TYPE_CHECKING:
     from app.service.gateway import Gateway
@@ -99,26 +99,19 @@ def _arrival(stage: DemoContext, delivery: dict[str, Any], count: int) -> list[A
         board = ProgressDisplay(bars)
 
         def look() -> list[Attachment] | None:
-            found = _attachments(stage.client, delivery)
-            board.show({item["id"]: _bar(item) for item in found})
+            header = delivery["header_correl_id"]
+            message = next((each for each in stage.client.messages(20) if each["header_correl_id"] == header), None)
+            found = [stage.client.attachment(identifier) for identifier in message["attachments"]] if message else []
+            shown: dict[str, Bar] = {}
+            for item in found:
+                name, parts = item["name"] or item["correl_id"], item["progress"]
+                text = f"  {item['state']:9} {name}"
+                shown[item["id"]] = (text, parts["parts_received"], parts["parts_expected"])
+            board.show(shown)
             done = len(found) == count and all(item["state"] == "finished" for item in found)
             return found if done else None
 
         return _eventually(stage, "the attachments to arrive", look)
-
-
-def _attachments(client: Client, delivery: dict[str, Any]) -> list[Attachment]:
-    """Return the attachments of this delivery; none before its header has arrived."""
-    for message in client.messages(20):
-        if message["header_correl_id"] == delivery["header_correl_id"]:
-            return [client.attachment(identifier) for identifier in message["attachments"]]
-    return []
-
-
-def _bar(item: Attachment) -> tuple[str, int, int | None]:
-    parts = item["progress"]
-    name = item["name"] or item["correl_id"]
-    return f"  {item['state']:9} {name}", parts["parts_received"], parts["parts_expected"]
 
 
 def _compare(client: Client, sent: Path, attachment: Attachment, folder: Path) -> Comparison:
@@ -164,7 +157,9 @@ def png() -> bytes:
             pixels += bytes((x * 255 // WIDTH, y * 255 // HEIGHT, ring))
     header = struct.pack(">IIBBBBB", WIDTH, HEIGHT, 8, 2, 0, 0, 0)
     chunks = (b"IHDR", header), (b"IDAT", zlib.compress(bytes(pixels), 6)), (b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    )
 
 
 def data_set() -> pa.Table:
@@ -176,7 +171,3 @@ def data_set() -> pa.Table:
         "CELSIUS": pa.array([None if row % 97 == 0 else (row * 37 % 600) / 10 - 20 for row in range(_ROWS)]),
     }
     return pa.table(columns)
-
-
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -66,7 +66,12 @@ def choose(word: str | None, output: str | None, xpt_version: str | None, **opti
     It is Parquet for a folder, for standard output (`-`), and for a file without an extension.
     """
     if word is None:
-        word = _by_extension(output)
+        extension = Path(output).suffix.lower() if output and not Path(output).is_dir() else ""
+        if extension and extension not in _BY_EXTENSION:
+            known = ", ".join(sorted(_BY_EXTENSION))
+            hint = "or state the format: --format"
+            raise Failure(f"{output}: unknown extension {extension!r}; known are {known}", hint)
+        word = _BY_EXTENSION[extension] if extension else PARQUET
     if word not in EXTENSIONS:
         raise Failure(f"unknown format of data sets {word!r}", f"known formats: {', '.join(EXTENSIONS)}")
     if xpt_version is not None:
@@ -74,16 +79,6 @@ def choose(word: str | None, output: str | None, xpt_version: str | None, **opti
             raise Failure("--xpt-version is only for transport files", "add --format xpt")
         word = {"5": "xpt-v5", "8": "xpt"}[xpt_version]
     return FormatChoice(word, {"format": word} | {name: value for name, value in options.items() if value is not None})
-
-
-def _by_extension(output: str | None) -> str:
-    extension = Path(output).suffix.lower() if output else ""
-    if not extension or Path(output or "").is_dir():
-        return PARQUET
-    if extension not in _BY_EXTENSION:
-        known = ", ".join(sorted(_BY_EXTENSION))
-        raise Failure(f"{output}: unknown extension {extension!r}; known are {known}", "or state the format: --format")
-    return _BY_EXTENSION[extension]
 
 
 _PIECE = 1 << 20

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from re import fullmatch
 from time import time_ns
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 from rich.markup import escape
@@ -47,7 +47,10 @@ class CaptureRequest(NamedTuple):
 
 
 class CaptureFiles:
-    """A file or a folder of captured messages. Raises Failure when it cannot be read."""
+    """A file or a folder of captured messages.
+
+    Raises Failure when it cannot be read, or when path, format and framing are not compatible.
+    """
 
     def __init__(self, path: Path, wanted: CaptureRequest) -> None:
         self.path = path
@@ -61,7 +64,17 @@ class CaptureFiles:
         self.framing = wanted.framing or default_framing(self.format)
         self.done = 0
         """Bytes that have been read so far."""
-        self._check_combination()
+
+        if path.is_dir() and wanted.format not in (None, "raw"):
+            raise Failure(f"{path} is a folder; only message files can be a folder", "name the files in it")
+        carried = traits(self.framing)
+        if self.format not in carried.captures.formats:
+            raise Failure(f"{path}: format {self.format} does not carry framing {self.framing}")
+        if self.format == "mqtt" and not carried.needs_descriptor and wanted.version is None:
+            raise Failure(
+                f"{path}: the MQTT version of a {self.framing} publish cannot be detected",
+                "add --mqtt-version 5 or --mqtt-version 3.1.1",
+            )
 
     def entries(self, now: Callable[[], int]) -> Iterator[tuple[Path, Entry]]:
         """Yield its entries, each with its file; `now` returns µs since 1970. Raises Failure."""
@@ -74,32 +87,16 @@ class CaptureFiles:
             except OSError as error:
                 raise _unreadable(file, error) from error
 
-    def _check_combination(self) -> None:
-        """Check that path, format and framing are compatible. Raises Failure."""
-        if self.path.is_dir() and self._wanted.format not in (None, "raw"):
-            raise Failure(f"{self.path} is a folder; only message files can be a folder", "name the files in it")
-        carried = traits(self.framing)
-        if self.format not in carried.captures.formats:
-            raise Failure(f"{self.path}: format {self.format} does not carry framing {self.framing}")
-        if self.format == "mqtt" and not carried.needs_descriptor and self._wanted.version is None:
-            raise Failure(
-                f"{self.path}: the MQTT version of a {self.framing} publish cannot be detected",
-                "add --mqtt-version 5 or --mqtt-version 3.1.1",
-            )
-
     def _lines(self, path: Path, origin: Origin) -> Iterator[Entry]:
-        with path.open("rb") as file:
-            for entry in self._reader(file, origin):
-                self.done = file.tell()
-                yield entry
-
-    def _reader(self, file: BinaryIO, origin: Origin) -> Iterator[Entry]:
         readers: dict[str, Callable[[Iterable[BoundedLine], Origin], Iterator[Entry]]] = {
             "qload": qload.read,
             "mqtt": partial(hexadecimal.read_mqtt, version=self._wanted.version),
             "rendezvous": hexadecimal.read_rendezvous,
         }
-        return readers[self.format](lines(file), origin)
+        with path.open("rb") as file:
+            for entry in readers[self.format](lines(file), origin):
+                self.done = file.tell()
+                yield entry
 
     def _file(self, path: Path, origin: Origin) -> Iterator[Entry]:
         length = path.stat().st_size
@@ -221,7 +218,11 @@ def import_(
     """Convert captures to journal segments: unloaded queues, message files, MQTT and Rendezvous in hexadecimal."""
     if not fullmatch(_SOURCE, source):
         raise Failure(f"{source!r} is not a valid name of a source", "use letters, digits, . _ and -, at most 64")
-    _check_framing(framing)
+    if framing is not None:
+        try:
+            traits(framing)
+        except UnknownFraming as error:
+            raise Failure(str(error)) from None
     wanted = CaptureRequest(
         PhysicalMessage(source, "", msg_type, encoding=encoding, ccsid=ccsid, format=mq_format),
         None if as_format == "auto" else as_format,
@@ -239,11 +240,13 @@ def import_(
             written = [segment for segment in target.segments() if segment.number not in before]
     except (GatewayError, OSError, plugins.PluginError) as error:
         raise Failure(str(error)) from error
-    if as_json:
-        for capture, count in zip(found, counts_by_capture, strict=True):
+    grid = ListTable(_CAPTURES)
+    for capture, count in zip(found, counts_by_capture, strict=True):
+        if as_json:
             typer.echo(json.dumps(count.facts(capture), ensure_ascii=False))
-    else:
-        _report(found, counts_by_capture)
+        grid.add_row(escape(shown(capture.path)), capture.format, capture.framing, *count.cells())
+    if not as_json:
+        out.print(grid)
     new = f"{len(written)} new segment{'' if len(written) == 1 else 's'}"
     err.print(f"{new}, {size(sum(each.size for each in written))}, in {to}", markup=False, highlight=False)
 
@@ -293,14 +296,6 @@ class SegmentContents(NamedTuple):
     sources: dict[str, int]
 
 
-def _check_framing(name: str | None) -> None:
-    if name is not None:
-        try:
-            traits(name)
-        except UnknownFraming as error:
-            raise Failure(str(error)) from None
-
-
 def _held(archive: JournalArchive, segment: int) -> SegmentContents | None:
     """Return the contents of a segment; None when it has been retired in the meantime.
 
@@ -348,13 +343,6 @@ class ImportCount:
         return {**about, **counts, "skipped": dict(self.skipped)}
 
 
-def _report(captures: Iterable[CaptureFiles], counts: Iterable[ImportCount]) -> None:
-    grid = ListTable(_CAPTURES)
-    for capture, count in zip(captures, counts, strict=True):
-        grid.add_row(escape(shown(capture.path)), capture.format, capture.framing, *count.cells())
-    out.print(grid)
-
-
 class Importer:
     """An importer that appends captures to a journal, one after the other. `now` is the clock, in µs since 1970."""
 
@@ -398,7 +386,9 @@ class Importer:
 
         Raises Failure when it is not to be kept.
         """
-        why = f"{_place(path, entry)}: {entry.why}"
+        line = f", line {entry.line:,}" if entry.line else ""
+        at = f", byte {entry.at:,}" if entry.at >= 0 else ""
+        why = f"{shown(path)}{line}{at}: {entry.why}"
         if not self._keep_going:
             self._flush()
             hint = "everything before it is in the journal; --keep-going imports such pieces for quarantine"
@@ -413,8 +403,3 @@ class Importer:
     def _flush(self) -> None:
         self._journal.append(self._batch)
         self._batch, self._batch_bytes = [], 0
-
-
-def _place(path: Path, entry: RefusedEntry) -> str:
-    line = f", line {entry.line:,}" if entry.line else ""
-    return f"{shown(path)}{line}" + (f", byte {entry.at:,}" if entry.at >= 0 else "")

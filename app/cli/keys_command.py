@@ -138,19 +138,16 @@ def _note(settings: Settings, action: str, key: ApiKey) -> None:
     """Add a change of a key to the audit log. Raises Failure when that fails: the change was made."""
     from app.service.access.audit import add_at_once, entry  # noqa: PLC0415
 
-    who = {"kind": "command-line", "name": _user(), "id": ""}
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # the user has no name
+        user = "?"
+    who = {"kind": "command-line", "name": user, "id": ""}
     new = entry(action, "done", who=who, key=key.id, name=key.name, scopes=sorted(key.scopes))
     try:
         add_at_once(settings.audit_folder, new)
     except OSError as error:
         raise Failure(f"{action} {key.id} was done, and could not be added to the audit log: {error}") from error
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # the user has no name
-        return "?"
 
 
 def _require_known(names: Sequence[str] | None, known: Any, what: str) -> None:

@@ -65,7 +65,14 @@ class ListTable:
         self.rows.append(tuple(printable(" ".join(cell.splitlines())) for cell in cells))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield _table(_fitted(self.columns, [list(row) for row in zip(*self.rows, strict=True)], options.max_width))
+        shown = _fitted(self.columns, [list(row) for row in zip(*self.rows, strict=True)], options.max_width)
+        grid = Table(box=None, pad_edge=False, header_style="bold")
+        for column, _, width in shown:
+            justify = "right" if column.is_number else "left"
+            grid.add_column(column.title, justify=justify, width=width, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
+        for row in zip(*(each.cells for each in shown), strict=True):
+            grid.add_row(*row)
+        yield grid
 
 
 class _Fitted(NamedTuple):
@@ -79,20 +86,13 @@ def _fitted(columns: Sequence[ListColumn], cells: list[list[str]], room: int) ->
     shown = [_Fitted(column, some, _width(column, some)) for column, some in zip(columns, cells, strict=True)]
     if _total(shown) <= room:
         return shown
-    shown = [_shortened(each) for each in shown]
+    shorter = [column.shorten(some) if column.shorten else some for column, some, _ in shown]
+    shown = [_Fitted(column, some, _width(column, some)) for column, some in zip(columns, shorter, strict=True)]
     while True:
         cut = _cut(shown, room)
         if _total(cut) <= room or not any(each.column.order for each in shown):
             return cut
         shown.remove(max(shown, key=lambda each: each.column.order))
-
-
-def _shortened(fitted: _Fitted) -> _Fitted:
-    column = fitted.column
-    if column.shorten is None:
-        return fitted
-    cells = column.shorten(fitted.cells)
-    return _Fitted(column, cells, _width(column, cells))
 
 
 def _cut(shown: Sequence[_Fitted], room: int) -> list[_Fitted]:
@@ -112,16 +112,6 @@ def _width(column: ListColumn, cells: Sequence[str]) -> int:
 
 def _total(shown: Sequence[_Fitted]) -> int:
     return sum(each.width for each in shown) + _GAP * (len(shown) - 1)
-
-
-def _table(shown: Sequence[_Fitted]) -> Table:
-    grid = Table(box=None, pad_edge=False, header_style="bold")
-    for column, _, width in shown:
-        justify = "right" if column.is_number else "left"
-        grid.add_column(column.title, justify=justify, width=width, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
-    for row in zip(*(each.cells for each in shown), strict=True):
-        grid.add_row(*row)
-    return grid
 
 
 def numbers(*titles: str) -> Iterator[ListColumn]:

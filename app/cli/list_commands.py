@@ -1,6 +1,6 @@
 """Commands that list attachments, deliveries, the quarantine and the audit log."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -229,7 +229,21 @@ def replay(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = 
     """Process a quarantined message again, e.g. after correcting the source's settings."""
     with connect(url) as client:
         outcome = client.request("POST", f"{located('quarantine', identifier)}/replay").json()["outcome"]
-    for line in _outcome_lines(outcome):
+    lines = []
+    if outcome["result"] == "pending":
+        lines.append("written to the journal; it is not assembled yet")
+    elif outcome["result"] == "quarantined":
+        lines.append(f"quarantined again as {outcome['entry']['id']}: {outcome['entry']['why']}")
+    elif not outcome["attachments"]:
+        lines.append("processed; no attachment is known to which it belongs")
+    for attachment in outcome["attachments"]:
+        reason = attachment["reason"]
+        text = f"is {attachment['state']}" + (f": {reason['text']}" if reason else "")
+        if attachment["state"] == "receiving":
+            expected = attachment["parts_expected"] or "an unknown number of"
+            text = f"is waiting: {attachment['parts_received']} of {expected} parts have arrived"
+        lines.append(f"attachment {attachment['id']} {attachment['name']} {text}".replace("  ", " "))
+    for line in lines:
         err.print(line, markup=False, highlight=False)
 
 
@@ -239,26 +253,6 @@ def dismiss(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url =
     with connect(url) as client:
         client.request("DELETE", located("quarantine", identifier))
     err.print(f"{identifier} was dismissed")
-
-
-def _outcome_lines(outcome: dict[str, Any]) -> Iterator[str]:
-    """Yield sentences on the outcome of a replayed message."""
-    if outcome["result"] == "pending":
-        yield "written to the journal; it is not assembled yet"
-    elif outcome["result"] == "quarantined":
-        yield f"quarantined again as {outcome['entry']['id']}: {outcome['entry']['why']}"
-    elif not outcome["attachments"]:
-        yield "processed; no attachment is known to which it belongs"
-    for attachment in outcome["attachments"]:
-        yield f"attachment {attachment['id']} {attachment['name']} {_state_text(attachment)}".replace("  ", " ")
-
-
-def _state_text(attachment: dict[str, Any]) -> str:
-    if attachment["state"] == "receiving":
-        expected = attachment["parts_expected"]
-        return f"is waiting: {attachment['parts_received']} of {expected or 'an unknown number of'} parts have arrived"
-    reason = attachment["reason"]
-    return f"is {attachment['state']}" + (f": {reason['text']}" if reason else "")
 
 
 def _remark(item: dict[str, Any]) -> str:

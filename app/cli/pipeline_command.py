@@ -175,8 +175,12 @@ def batch(
     or damaged segments were replaced. Exit status: 0 all is processed, 1 some messages are damaged, 4 the quality
     violates an expectation.
     """
+    from app.pipeline.run.batch import ReprocessingScope  # noqa: PLC0415
+
     settings = _settings(path, to)
-    again = _again(again_from, since, source)
+    again = None
+    if again_from is not None or since is not None or source is not None:
+        again = ReprocessingScope(again_from, None if since is None else to_microseconds(since), source)
     with spark_session(spark_settings(master, memory, partitions, conf, brief=True), settings) as spark:
         committed, report, violations = _run_batch(
             spark, settings, journal, in_place=in_place, tables=tables, again=again
@@ -284,16 +288,6 @@ def _settings(path: Path | None, to: Path | None) -> Settings:
     return settings.model_copy(update=own)
 
 
-def _again(from_segment: int | None, since: datetime | None, source: str | None) -> "ReprocessingScope | None":
-    """Return the messages to process again; None for no messages."""
-    from app.pipeline.run.batch import ReprocessingScope  # noqa: PLC0415
-
-    if from_segment is None and since is None and source is None:
-        return None
-    micros = None if since is None else to_microseconds(since)
-    return ReprocessingScope(from_segment, micros, source)
-
-
 def _run_batch(
     spark: "SparkSession",
     settings: Settings,
@@ -384,7 +378,18 @@ def _show(committed: "CommittedBatch", report: "RunReport") -> None:
     out.print(f"quarantine    {reasons or 'empty'}", highlight=False)
     if committed.was_known:
         out.print("no change: all of it had been processed before", style="dim")
-    _show_incomplete(report)
+    if report.incomplete:
+        grid = ListTable(
+            (IDENTIFIER, ListColumn("Name", least=12), *numbers("Parts", "Expected"), ListColumn("Missing", least=8))
+        )
+        for record, missing in report.incomplete[:_MOST_SHOWN]:
+            expected = "-" if record.parts_expected is None else f"{record.parts_expected:,}"
+            received, gaps = f"{record.parts_received:,}", spoken(missing) or "unknown"
+            grid.add_row(record.id, escape(record.qualifier_2), received, expected, gaps)
+        out.print()
+        out.print(grid)
+        if len(report.incomplete) > _MOST_SHOWN:
+            out.print(f"and {len(report.incomplete) - _MOST_SHOWN:,} more", style="dim")
     for each in committed.tables:
         for warning in each.warnings:
             err.print(f"{escape(each.table)}: {escape(warning)}", style="yellow", highlight=False)
@@ -399,23 +404,6 @@ def _show_damage(committed: "CommittedBatch") -> None:
     if committed.damaged:
         sentence = f"damaged segments: {spoken([(each, each) for each in committed.damaged])} (see the quarantine)"
         err.print(f"{sentence}; {hint.format('undamaged copies', committed.damaged[0])}", style="red")
-
-
-def _show_incomplete(report: "RunReport") -> None:
-    if not report.incomplete:
-        return
-    grid = ListTable(
-        (IDENTIFIER, ListColumn("Name", least=12), *numbers("Parts", "Expected"), ListColumn("Missing", least=8))
-    )
-    for record, missing in report.incomplete[:_MOST_SHOWN]:
-        expected = "-" if record.parts_expected is None else f"{record.parts_expected:,}"
-        grid.add_row(
-            record.id, escape(record.qualifier_2), f"{record.parts_received:,}", expected, spoken(missing) or "unknown"
-        )
-    out.print()
-    out.print(grid)
-    if len(report.incomplete) > _MOST_SHOWN:
-        out.print(f"and {len(report.incomplete) - _MOST_SHOWN:,} more", style="dim")
 
 
 def _as_json(committed: "CommittedBatch", report: "RunReport") -> dict[str, Any]:

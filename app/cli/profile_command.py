@@ -1,7 +1,6 @@
 """`profile`: the values of a data set, variable by variable, of the gateway or in a file."""
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +12,7 @@ from app.cli.line_tables import ListColumn, ListTable, numbers
 from app.cli.rest_client import DEFAULT_URL, Url, connect, located
 from app.cli.terminal import Failure, err, out
 from app.model.errors import InvalidInputError
-from app.tables.profiling import TOP, Profile, profile, shown_number
+from app.tables.profiling import TOP, profile, shown_number
 from app.tables.read import file_formats
 from app.tables.read.defining import define
 from app.tables.read.overrides import DataSetOverrides, DataSetTarget
@@ -49,8 +48,9 @@ def show_profile(
 ) -> None:
     """Show the values of a data set: missing and different values, range, mean and frequent values."""
     path = Path(what)
-    if path.exists() or _looks_like_a_file(path):
-        found = _viewed(_of_file(path, file_format, ReadOptions(encoding=encoding, member=member), top))
+    # Identifiers have neither folders nor suffixes.
+    if path.exists() or path.suffix or path.name != what:
+        found = _of_file(path, file_format, ReadOptions(encoding=encoding, member=member), top)
     else:
         with connect(url) as client:
             found = client.get(f"{located('attachments', what)}/profile", top=top)
@@ -60,13 +60,8 @@ def show_profile(
         _show(found)
 
 
-def _looks_like_a_file(path: Path) -> bool:
-    """Tell whether a name is a file's: identifiers have neither folders nor suffixes."""
-    return bool(path.suffix) or path.name != str(path)
-
-
-def _of_file(path: Path, file_format: str | None, options: ReadOptions, top: int) -> Profile:
-    """Return the profile of the data set that a file would be sent as. Raises Failure."""
+def _of_file(path: Path, file_format: str | None, options: ReadOptions, top: int) -> dict[str, Any]:
+    """Return the profile of the data set that a file would be sent as, as REST has it. Raises Failure."""
     try:
         with path.open("rb") as file:
             reading = file_formats.read(file, file_format or file_formats.format_of(file, path.name, ""), options)
@@ -74,15 +69,12 @@ def _of_file(path: Path, file_format: str | None, options: ReadOptions, top: int
             wrong = [fault for fault in definition.errors if fault.code in {"type", "value"}]
             if wrong:
                 raise Failure(f"{path}: {wrong[0].variable}: {wrong[0].why}")
-            return profile(definition.schema, definition.batches(), top)
+            found = profile(definition.schema, definition.batches(), top)
     except OSError as error:
         raise Failure(f"cannot read {path}: {error.strerror or error}") from error
     except InvalidInputError as error:
         raise Failure(f"{path}: {error}") from error
 
-
-def _viewed(found: Profile) -> dict[str, Any]:
-    """Return a profile as REST has it."""
     variables = []
     for each in found.variables:
         about = each.about
@@ -113,25 +105,16 @@ def _show(found: dict[str, Any]) -> None:
             f"{each['count']:,}",
             escape(", ".join(f"{kind} {count:,}" for kind, count in each["missing_values"].items())),
             f"{'' if each['is_exact'] else 'about '}{each['distinct']:,}",
-            _range(each),
+            "" if each["minimum"] is None else escape(f"{_short(each['minimum'])} to {_short(each['maximum'])}"),
             "" if each["mean"] is None else f"{each['mean']:.6g}",
-            _frequent(each["frequent"]),
+            escape(
+                ", ".join(f"{_short(one['value'])} ({one['count']:,})" for one in each["frequent"][:_SHOWN_FREQUENT])
+            ),
             escape(each["label"]),
         )
     out.print(grid)
     if not all(each["is_exact"] for each in found["variables"]):
         err.print("about: estimated, because there are too many different values to count", highlight=False)
-
-
-def _range(each: dict[str, Any]) -> str:
-    if each["minimum"] is None:
-        return ""
-    return " to ".join(escape(_short(each[end])) for end in ("minimum", "maximum"))
-
-
-def _frequent(listed: Iterable[dict[str, Any]]) -> str:
-    some = list(listed)[:_SHOWN_FREQUENT]
-    return escape(", ".join(f"{_short(each['value'])} ({each['count']:,})" for each in some))
 
 
 def _short(value: object) -> str:

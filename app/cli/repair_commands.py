@@ -18,7 +18,7 @@ from app.plugins import PluginError
 
 if TYPE_CHECKING:
     from app.service.repair.findings import Finding
-    from app.service.repair.repairs import Plan, RepairOutcome
+    from app.service.repair.repairs import RepairOutcome
 from pathlib import Path
 
 from app import plugins
@@ -122,7 +122,12 @@ def _repaired(path: Config, yes: bool, as_json: bool) -> "tuple[Sequence[Finding
             if not planned:
                 _list(new, as_json)
                 return [*failed, *new], unchecked
-            _show_plan(planned, as_json)
+            grid = table("Plan", ">Differences")
+            for action, alike in planned.items():
+                _list(alike, as_json)
+                grid.add_row(action.value, f"{len(alike):,}")
+            if not as_json:
+                out.print(grid)
             confirm("Repair?", yes=yes)
             with shown() as progress:
                 outcomes = repair_findings(stores, planned, progress)
@@ -148,19 +153,6 @@ def _list(findings: "Sequence[Finding]", as_json: bool) -> None:
             out.print(f"  {escape(finding.where)}{escape(detail)}", highlight=False)
         if count > _SHOWN:
             out.print(f"  and {count - _SHOWN:,} more; --json lists all", style="dim")
-
-
-def _show_plan(planned: "Plan", as_json: bool) -> None:
-    if as_json:
-        for findings in planned.values():
-            _list(findings, as_json)
-        return
-    for findings in planned.values():
-        _list(findings, as_json)
-    grid = table("Plan", ">Differences")
-    for action, findings in planned.items():
-        grid.add_row(action.value, f"{len(findings):,}")
-    out.print(grid)
 
 
 def _show_outcomes(outcomes: "Sequence[RepairOutcome]", as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 import os
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from attachment_gateway_client import (
@@ -69,10 +69,9 @@ def _problem_text(problem: Problem) -> str:
         details = [str(error["detail"]) for error in errors[:SHOWN_ERRORS]]
         return "\n  ".join([f"{problem.title}:", *details, *more])
     sentences = [problem.detail]
-    sentences += [_of_field(error) for error in errors if str(error["detail"]) not in sentences[0]]
+    for error in errors:
+        where = error.get("parameter") or str(error.get("pointer") or "").removeprefix("#").strip("/").replace("/", ".")
+        detail = str(error["detail"])
+        if detail not in problem.detail:
+            sentences.append(f"{where}: {detail}" if where else detail)
     return "; ".join(sentences)
-
-
-def _of_field(error: dict[str, Any]) -> str:
-    where = error.get("parameter") or str(error.get("pointer") or "").removeprefix("#").strip("/").replace("/", ".")
-    return f"{where}: {error['detail']}" if where else str(error["detail"])

@@ -1,7 +1,7 @@
 """`rm`: delete attachments, messages with their attachments, and deliveries."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -53,15 +53,12 @@ def rm(
             grid.add_row(each.id, each.what, state(each.state), escape(each.name), size(each.size))
         if not yes:
             err.print(grid)
-        confirm(f"Delete {_counted(doomed)}?", yes=yes)
+        counts = Counter(each.what for each in doomed)
+        listed = (f"{count:,} {what if count == 1 else _PLURALS[what]}" for what, count in counts.items())
+        confirm(f"Delete {', '.join(listed)}?", yes=yes)
         for each in doomed:
             client.request("DELETE", located(_PLURALS[each.what], each.id))
             err.print(f"{each.id} was deleted", highlight=False)
-
-
-def _counted(doomed: Iterable[_Deletion]) -> str:
-    counts = Counter(each.what for each in doomed)
-    return ", ".join(f"{count:,} {what if count == 1 else _PLURALS[what]}" for what, count in counts.items())
 
 
 def _found(client: Client, identifier: str) -> Iterator[_Deletion]:

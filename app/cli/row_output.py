@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from rich.markup import escape
 
@@ -18,7 +17,7 @@ from app.ports import TableStore
 from app.service.tables import sql_queries
 from app.tables.write import FORMATS, OutputOptions, OutputTable, text_cells
 from app.tables.write.query_result import PlainRows
-from app.tables.write.text_cells import RowCell, cells
+from app.tables.write.text_cells import cells
 
 WRITTEN = ("parquet", "arrow", "arrow-file", "csv", "json", "ndjson")
 """The formats that do not begin with the number of rows, which is unknown before the last row."""
@@ -36,8 +35,13 @@ def to_terminal(rows: PlainRows, most: int) -> None:
     more = False
     for batch in rows.batches:
         more = batch.num_rows > most - grid.row_count
-        for row in _lines(shown, batch.slice(0, most - grid.row_count)):
-            grid.add_row(*row)
+        first = batch.slice(0, most - grid.row_count)
+        columns = []
+        for cell in shown:
+            written, tags = cell.written(first), cell.tags(first)
+            columns.append((written if tags is None else pc.coalesce(written, tags)).to_pylist())
+        for row in zip(*columns, strict=True):
+            grid.add_row(*("[dim]null[/]" if value is None else escape(printable(value)) for value in row))
         if more:
             break
     out.print(grid)
@@ -63,15 +67,6 @@ def _write(rows: PlainRows, word: str, options: OutputOptions, file: BinaryIO) -
     known = FORMATS[word]
     file.writelines(known.write(OutputTable(rows.schema, rows.batches, 0, datetime.now(UTC)), known.settled(options)))
     file.flush()
-
-
-def _lines(shown: list[RowCell], batch: pa.RecordBatch) -> Iterator[list[str]]:
-    columns = []
-    for cell in shown:
-        written, tags = cell.written(batch), cell.tags(batch)
-        columns.append((written if tags is None else pc.coalesce(written, tags)).to_pylist())
-    for row in zip(*columns, strict=True):
-        yield ["[dim]null[/]" if value is None else escape(printable(value)) for value in row]
 
 
 @contextmanager

@@ -76,25 +76,16 @@ def requested_options(per_column: dict[str, list[str] | None], **whole: Any) -> 
     variables: dict[str, dict[str, Any]] = {}
     for attribute, settings in per_column.items():
         for each in settings or []:
-            column, value = _split(attribute, each)
-            variables.setdefault(column, {})[attribute] = _integer(each, value) if attribute == "length" else value
+            column, mark, value = each.partition("=")
+            if not mark or not column:
+                option = "rename" if attribute == "name" else attribute
+                raise Failure(f"--{option} {each!r} names no column", f"write for example --{option} COLUMN=VALUE")
+            try:
+                variables.setdefault(column, {})[attribute] = int(value) if attribute == "length" else value
+            except ValueError:
+                raise Failure(f"--length {each!r}: {value!r} is not a number of bytes") from None
     found = {key: value for key, value in whole.items() if value is not None}
     return found | ({"variables": variables} if variables else {})
-
-
-def _split(attribute: str, setting: str) -> tuple[str, str]:
-    column, mark, value = setting.partition("=")
-    if not mark or not column:
-        option = {"name": "rename"}.get(attribute, attribute)
-        raise Failure(f"--{option} {setting!r} names no column", f"write for example --{option} COLUMN=VALUE")
-    return column, value
-
-
-def _integer(setting: str, value: str) -> int:
-    try:
-        return int(value)
-    except ValueError:
-        raise Failure(f"--length {setting!r}: {value!r} is not a number of bytes") from None
 
 
 def show_dry_run(plan: dict[str, Any]) -> None:
@@ -121,6 +112,10 @@ def show_dry_run(plan: dict[str, Any]) -> None:
 def _variables(variables: Iterable[dict[str, Any]]) -> ListTable:
     grid = ListTable(_VARIABLES)
     for number, variable in enumerate(variables, 1):
+        origins = []
+        for word in ("given", "file"):
+            of_word = [key for key, origin in variable["origins"].items() if origin == word and key != "name"]
+            origins += [f"{word}: {', '.join(of_word)}"] if of_word else []
         grid.add_row(
             str(number),
             escape(variable["name"]),
@@ -130,18 +125,9 @@ def _variables(variables: Iterable[dict[str, Any]]) -> ListTable:
             escape(variable["informat"]),
             escape(variable["label"]),
             escape(variable["column"] if variable["column"] != variable["name"] else ""),
-            _origins(variable["origins"]),
+            "; ".join(origins) or "inferred",
         )
     return grid
-
-
-def _origins(origins: dict[str, str]) -> str:
-    """Return which attributes were given and which are from the file; all others were inferred."""
-    by_origin = (
-        (word, [attribute for attribute, origin in origins.items() if origin == word and attribute != "name"])
-        for word in ("given", "file")
-    )
-    return "; ".join(f"{word}: {', '.join(attributes)}" for word, attributes in by_origin if attributes) or "inferred"
 
 
 _DATA_SET = re.compile(r"[^.]+\.[^.]+")

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -36,13 +37,14 @@ def serve(path: Config = None) -> None:
     from app.main import serve as run  # noqa: PLC0415 - a second of imports that no other command should wait for
 
     try:
-        run(settings, lambda port, has_keys: _announce(_at(settings, port), has_keys))
+        run(settings, partial(_announce, settings))
     except (PluginError, GatewayError, OSError) as error:
         raise Failure(str(error)) from error
 
 
-def _announce(settings: Settings, has_keys: bool) -> None:
-    """Report what has started: as lines for people, or as one log event for programs."""
+def _announce(settings: Settings, port: int, has_keys: bool) -> None:
+    """Report what has started: as lines for people, or as one log event for programs. `port` is the one in use."""
+    settings = settings.model_copy(update={"http": settings.http.model_copy(update={"port": port})})
     if not is_for_people(settings.log.format):
         facts = {
             "url": url_of(settings.http),
@@ -55,11 +57,6 @@ def _announce(settings: Settings, has_keys: bool) -> None:
         return
     for title, text in summary(settings, has_keys):
         err.print(f"{title:13} {text}", highlight=False)
-
-
-def _at(settings: Settings, port: int) -> Settings:
-    """Return the settings with the port that was chosen, if the system chose it."""
-    return settings.model_copy(update={"http": settings.http.model_copy(update={"port": port})})
 
 
 def summary(settings: Settings, has_keys: bool) -> Iterator[tuple[str, str]]:

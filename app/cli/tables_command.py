@@ -19,7 +19,6 @@ from app.model.times import to_microseconds, to_time
 from app.ports import TableStore, TableVersion
 
 if TYPE_CHECKING:
-    from app.dataset.description import VariableContents
     from app.service.tables.table_reader import OpenTable
 
 ROWS_SHOWN = 100
@@ -84,8 +83,10 @@ def show(name: Name, *, as_json: Json = False, config: Config = None, place: Pla
         return print_json([about | {"columns": [variable._asdict() for variable in found.variables]}])
     grid = table(">#", "Column", "Type", ">Length", "Format", "Label", "Notes")
     for number, variable in enumerate(found.variables, 1):
+        missing = variable.missing_column
+        notes = [*([f"special missing values in {missing}"] if missing else []), *variable.notes]
         cells = (variable.column, variable.arrow_type, str(variable.length or ""), variable.format, variable.label)
-        grid.add_row(str(number), *map(escape, cells), escape("; ".join(_notes(variable))))
+        grid.add_row(str(number), *map(escape, cells), escape("; ".join(notes)))
     out.print(facts((key, f"{value:,}" if isinstance(value, int) else str(value)) for key, value in about.items()))
     out.print()
     return out.print(grid)
@@ -232,12 +233,6 @@ def register(
         typer.echo(";\n\n".join(statements(found, using, catalog, schema)) + ";")
     if using == "parquet":
         err.print("Parquet has no versions: until vacuum, rows that compact or retain have replaced are read as well")
-
-
-def _notes(variable: "VariableContents") -> Iterator[str]:
-    if variable.missing_column:
-        yield f"special missing values in {variable.missing_column}"
-    yield from variable.notes
 
 
 @contextmanager

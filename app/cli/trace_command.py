@@ -16,7 +16,6 @@ from app.capture.capture_entries import BoundedLine, lines
 from app.capture.hexadecimal import CapturedBytes, capture
 from app.cli.terminal import FAILED, Failure, err, out
 from app.trace import FORMATS, Frame, Hints, explain
-from app.wire import Cell
 
 _SHOWN = 24
 """Maximum bytes of a value in the output for people."""
@@ -61,10 +60,7 @@ def trace(
             refused += 1
             continue
         for frame in frames:
-            if as_json:
-                _print_json(frame, line.number)
-            else:
-                _print(frame, line.number, is_first=not printed)
+            _print(frame, line.number, as_json=as_json, is_first=not printed)
             printed += 1
     if refused:
         raise typer.Exit(FAILED)
@@ -85,12 +81,17 @@ def _direction(line: BoundedLine) -> tuple[bytes, BoundedLine]:
     return found[1], line._replace(content=b" " * found.end() + line.content[found.end() :])
 
 
-def _print(frame: Frame, line: int, *, is_first: bool) -> None:
-    if text := frame.decoded.get("trace"):
+def _print(frame: Frame, line: int, *, as_json: bool, is_first: bool) -> None:
+    if as_json:
+        cells = [{"offset": cell.at, "size": cell.size, "name": cell.name, "value": cell.value} for cell in frame.cells]
+        result: dict[str, Any] = {"line": line} if line else {}
+        result |= {"format": frame.format, "offset": frame.offset, "note": frame.note, "cells": cells, **frame.decoded}
+        typer.echo(json.dumps(result, ensure_ascii=False, default=bytes.hex))
+    elif text := frame.decoded.get("trace"):
         typer.echo("\n" * (not is_first) + "\n".join(text))
-        return
-    for each in frame_lines(frame, line, out.width):
-        typer.echo(each)
+    else:
+        for each in frame_lines(frame, line, out.width):
+            typer.echo(each)
 
 
 def frame_lines(frame: Frame, line: int, room: int) -> Iterator[str]:
@@ -98,16 +99,13 @@ def frame_lines(frame: Frame, line: int, room: int) -> Iterator[str]:
     where = f"line {line}, byte {frame.offset}" if line else f"byte {frame.offset}"
     yield f"{frame.format} at {where}" + (f"  ({frame.note})" if frame.note else "")
     for cell in frame.cells:
-        yield _line(cell, room)
-
-
-def _line(cell: Cell, room: int) -> str:
-    """Return a cell as a line. In a narrow terminal, the beginning of its name and the end of its value are cut."""
-    name, wide = cell.name, _NAME if room >= _WIDE else max(_NAME_LEAST, room // 2 - 16)
-    if len(name) > wide and room < _WIDE:
-        name = "…" + name[len(name) - wide + 1 :]
-    line = f"{cell.at:8d} {cell.size:6d}  {name:{wide}} {_shown(cell.value)}"
-    return line if cell_len(line) <= room else set_cell_size(line, room - 1).rstrip() + "…"
+        # In a narrow terminal, the beginning of the name and the end of the value are cut.
+        name, wide = cell.name, _NAME if room >= _WIDE else max(_NAME_LEAST, room // 2 - 16)
+        if len(name) > wide and room < _WIDE:
+            name = "…" + name[len(name) - wide + 1 :]
+        shown = f"{cell.at:8d} {cell.size:6d}  {name:{wide}} {_shown(cell.value)}"
+        fits = cell_len(shown) <= room
+        yield shown if fits else set_cell_size(shown, room - 1).rstrip() + "…"
 
 
 def _shown(value: Any) -> str:
@@ -117,19 +115,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, Enum):
         return f"{value.value} {value.name}"
     return repr(value) if isinstance(value, str) else str(value)
-
-
-def _print_json(frame: Frame, line: int) -> None:
-    cells = [
-        {"offset": cell.at, "size": cell.size, "name": cell.name, "value": _plain(cell.value)} for cell in frame.cells
-    ]
-    result: dict[str, Any] = {"line": line} if line else {}
-    result |= {"format": frame.format, "offset": frame.offset, "note": frame.note, "cells": cells, **frame.decoded}
-    typer.echo(json.dumps(result, ensure_ascii=False))
-
-
-def _plain(value: Any) -> Any:
-    """Return a value for JSON: bytes in hexadecimal, members of enumerations as their numbers."""
-    if isinstance(value, bytes):
-        return value.hex()
-    return value.value if isinstance(value, Enum) else value

@@ -50,10 +50,18 @@ def load(path: Path | None = None, *, transports: bool = True) -> Settings:
     problems = [
         SettingsProblem(name, "no such setting")
         for name in os.environ
-        if name.startswith(ENVIRONMENT_PREFIX) and not _is_known(name.removeprefix(ENVIRONMENT_PREFIX))
+        if name.startswith(ENVIRONMENT_PREFIX)
+        and (key := name.removeprefix(ENVIRONMENT_PREFIX)) not in _OF_THE_COMMAND_LINE
+        and key.lower().partition("__")[0] not in Settings.model_fields
     ]
     try:
-        given = _merged(_table(path), EnvSettingsSource(Settings)())
+        table = {} if path is None else tomllib.loads(path.read_text())
+    except OSError as error:
+        raise SettingsError([SettingsProblem(str(path), f"cannot be read: {error.strerror}")]) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError([SettingsProblem(str(path), f"is not TOML: {error}")]) from error
+    try:
+        given = _merged(table, EnvSettingsSource(Settings)())
     except ValueError as error:
         raise SettingsError([*problems, SettingsProblem("environment", str(error))]) from error
     with validating_transports(enabled=transports):
@@ -128,21 +136,6 @@ def _merged(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str,
         if isinstance(value, Mapping) and isinstance(weaker.get(key), Mapping)
     }
     return {**weaker, **stronger, **both}
-
-
-def _is_known(name: str) -> bool:
-    return name in _OF_THE_COMMAND_LINE or name.lower().partition("__")[0] in Settings.model_fields
-
-
-def _table(path: Path | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    try:
-        return tomllib.loads(path.read_text())
-    except OSError as error:
-        raise SettingsError([SettingsProblem(str(path), f"cannot be read: {error.strerror}")]) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError([SettingsProblem(str(path), f"is not TOML: {error}")]) from error
 
 
 def _steps(location: Sequence[int | str]) -> list[int | str]:

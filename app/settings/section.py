@@ -67,19 +67,10 @@ def _with_files(given: Any, model: type[BaseModel], place: Place, problems: list
             table[stem] = make(file)
         else:
             table[stem] = file.text().split() if "list" in str(annotation) else file.text()
-    for key, within in _tables_of(model).items():
-        if isinstance(table.get(key), list):
+    for key, field in model.model_fields.items():
+        within = next(iter(get_args(field.annotation)), None)
+        if isinstance(within, type) and issubclass(within, BaseModel) and isinstance(table.get(key), list):
             table[key] = [
                 _with_files(each, within, (*place, key, number), problems) for number, each in enumerate(table[key])
             ]
     return table
-
-
-def _tables_of(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
-    """Return the fields of a model that are lists of tables, with the model of these tables."""
-    found = {name: get_args(field.annotation)[:1] for name, field in model.model_fields.items()}
-    return {
-        name: kinds[0]
-        for name, kinds in found.items()
-        if kinds and isinstance(kinds[0], type) and issubclass(kinds[0], BaseModel)
-    }

@@ -30,10 +30,6 @@ def _duration(given: object) -> object:
     return given
 
 
-def _dialect(name: str) -> str:
-    return Dialect.parse(name).name
-
-
 def _framing(name: str) -> str:
     try:
         return framing(name).traits.name
@@ -50,7 +46,7 @@ def _counting_rule(name: str) -> str:
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
 Name = Annotated[str, StringConstraints(pattern=SETTING_NAME)]
 Digest = Annotated[str, StringConstraints(pattern=SHA_256, to_lower=True, strip_whitespace=True)]
-DialectName = Annotated[str, AfterValidator(_dialect)]
+DialectName = Annotated[str, AfterValidator(lambda name: Dialect.parse(name).name)]
 FramingName = Annotated[str, AfterValidator(_framing)]
 CountingRule = Annotated[str, AfterValidator(_counting_rule)]
 LineEnd = Literal["\n", "\r\n", "\r", ""]

@@ -58,7 +58,11 @@ def statements(
     schemas: set[str] = set()
     taken: set[tuple[str, str]] = set()
     for each in tables:
-        within, name = _free(*_named(each.name, schema), taken)
+        within, plain = _named(each.name, schema)
+        name, number = plain, 2
+        while (within, name) in taken:
+            name, number = f"{plain}_{number}", number + 1
+        taken.add((within, name))
         prefix = "".join(f"{_identifier(part)}." for part in (catalog, within) if part)
         if within not in schemas:
             schemas.add(within)
@@ -66,9 +70,10 @@ def statements(
         columns = f"\n  ({_columns(each.schema)})" if using == "parquet" else ""
         label = (each.schema.metadata or {}).get(b"sas.label", b"").decode()
         comment = f"\n  COMMENT {_literal(label)}" if label else ""
+        location = each.location if "://" in each.location else f"file://{each.location}"
         yield (
             f"CREATE TABLE IF NOT EXISTS {prefix}{_identifier(name)}{columns}\n  USING {using.upper()}{comment}"
-            f"\n  LOCATION {_literal(_url(each.location))}"
+            f"\n  LOCATION {_literal(location)}"
         )
 
 
@@ -79,15 +84,6 @@ def _named(name: str, schema: str | None) -> tuple[str, str]:
     if schema is None:
         return within, plain
     return schema, f"{within}_{plain}"[:_LONGEST] if library else plain
-
-
-def _free(within: str, name: str, taken: set[tuple[str, str]]) -> tuple[str, str]:
-    """Return a name that no table before has."""
-    free, number = name, 2
-    while (within, free) in taken:
-        free, number = f"{name}_{number}", number + 1
-    taken.add((within, free))
-    return within, free
 
 
 def _plain(text: str) -> str:
@@ -112,7 +108,3 @@ def _identifier(name: str) -> str:
 def _literal(text: str) -> str:
     escaped = _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
     return f"'{escaped}'"
-
-
-def _url(location: str) -> str:
-    return location if "://" in location else f"file://{location}"

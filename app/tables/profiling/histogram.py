@@ -50,7 +50,11 @@ class HistogramCounting:
         if not len(self._counts):
             self._exponent, self._first = exponent, _bin(self._least, exponent)
         self._widen(max(self._exponent, exponent))
-        self._extend(_bin(self._least, self._exponent), _bin(self._greatest, self._exponent))
+        first = min(_bin(self._least, self._exponent), self._first)
+        last = max(_bin(self._greatest, self._exponent), self._first + len(self._counts) - 1)
+        extended = np.zeros(last - first + 1, np.int64)
+        extended[self._first - first :][: len(self._counts)] = self._counts
+        self._first, self._counts = first, extended
         bins = np.floor(np.ldexp(values, -self._exponent)).astype(np.int64) - self._first
         self._counts += np.bincount(bins, minlength=len(self._counts))
 
@@ -76,27 +80,16 @@ class HistogramCounting:
             self._first = int(bins[0])
             self._counts = np.bincount(bins - self._first, self._counts).astype(np.int64)
 
-    def _extend(self, first: int, last: int) -> None:
-        """Add empty bins, so that there are bins from `first` to `last`."""
-        first = min(first, self._first)
-        last = max(last, self._first + len(self._counts) - 1)
-        extended = np.zeros(last - first + 1, np.int64)
-        extended[self._first - first :][: len(self._counts)] = self._counts
-        self._first, self._counts = first, extended
-
 
 def _bin(value: float, exponent: int) -> int:
     return int(np.floor(ldexp(value, -exponent)))
 
 
-def _finest(least: float, greatest: float) -> int:
-    """Return the exponent of a width below which the numbers of bins would not be exact."""
-    return max(_LEAST_EXPONENT, _exponent(max(abs(least), abs(greatest))) - _FRACTION_BITS)
-
-
 def _fitting(least: float, greatest: float) -> int:
     """Return the exponent of the smallest width with which these values fit into the bins."""
-    exponent = max(_finest(least, greatest), _exponent((greatest - least) / MOST_BINS) - 1)
+    # The numbers of narrower bins would not be exact.
+    finest = max(_LEAST_EXPONENT, _exponent(max(abs(least), abs(greatest))) - _FRACTION_BITS)
+    exponent = max(finest, _exponent((greatest - least) / MOST_BINS) - 1)
     while _bin(greatest, exponent) - _bin(least, exponent) >= MOST_BINS:
         exponent += 1
     return exponent

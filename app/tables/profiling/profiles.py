@@ -135,8 +135,12 @@ class _Counting:
         if self.about.is_numeric:
             ordered = _ordered(values).cast(pa.float64(), safe=False)
             self._histogram.add(ordered.to_numpy(zero_copy_only=False))
-        if self._has_mean:
-            self._sums.append(_scaled_sum(values.cast(pa.float64())))
+        if pa.types.is_floating(self._type) and not self.about.kind:  # Dates and times have no mean.
+            doubles, scale = values.cast(pa.float64()), 1.0
+            total = pc.sum(doubles).as_py()
+            if not isfinite(total):
+                total, scale = pc.sum(pc.divide(doubles, _SCALE)).as_py(), _SCALE
+            self._sums.append((total, scale))
 
     def _count_missing(self, column: pa.Array, side: pa.Array | None) -> None:
         special = 0
@@ -152,16 +156,12 @@ class _Counting:
             self._missing[kind] = self._missing.get(kind, 0) + count
         return count
 
-    @property
-    def _has_mean(self) -> bool:
-        """Tell whether a mean makes sense: of numbers, but not of dates, times and texts."""
-        return bool(pa.types.is_floating(self._type) and not self.about.kind)
-
     def result(self, top: int) -> VariableProfile:
         """Return the profile, with the `top` most frequent values."""
         exact = not self._summary.error
         frequent = self._summary.most_frequent(top)
         ends = pa.array([self._least, self._greatest], _ordered_type(self._type))
+        mean = fsum(total * (scale / self._valid) if scale > 1 else total / self._valid for total, scale in self._sums)
         least, greatest = _shown(ends if ends.type == self._type else ends.view(self._type))
         return VariableProfile(
             about=self.about,
@@ -172,7 +172,7 @@ class _Counting:
             distinct_error=0.0 if exact else self._hashes.relative_error,
             minimum=least,
             maximum=greatest,
-            mean=self._mean(),
+            mean=mean if self._sums and isfinite(mean) else None,
             frequent=tuple(
                 Frequency(value, count)
                 for value, count in zip(
@@ -183,21 +183,6 @@ class _Counting:
             frequent_error=self._summary.error,
             histogram=self._histogram.result(),
         )
-
-    def _mean(self) -> float | None:
-        """Return the mean; None if there is none, or if a value is infinite."""
-        if not self._sums:
-            return None
-        mean = fsum(total * (scale / self._valid) if scale > 1 else total / self._valid for total, scale in self._sums)
-        return mean if isfinite(mean) else None
-
-
-def _scaled_sum(values: pa.DoubleArray) -> tuple[float, float]:
-    """Return the sum, and what it must be multiplied by: more than one only for a sum that is beyond a double."""
-    total = pc.sum(values).as_py()
-    if isfinite(total):
-        return total, 1.0
-    return pc.sum(pc.divide(values, _SCALE)).as_py(), _SCALE
 
 
 def _ordered_type(data_type: pa.DataType) -> pa.DataType:

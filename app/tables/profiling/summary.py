@@ -36,8 +36,26 @@ class ValueCounts:
         if self._counts.num_rows:
             joined = joined.group_by(VALUE, use_threads=False).aggregate([(COUNT, "sum")])
             joined = pa.table([joined[VALUE], joined[f"{COUNT}_sum"]], schema=self._schema)
-        fits = joined.num_rows <= self._most_values and joined.nbytes <= self._most_bytes
-        self._counts = joined if fits else self._pruned(joined)
+        if joined.num_rows <= self._most_values and joined.nbytes <= self._most_bytes:
+            self._counts = joined
+            return
+
+        # As many of the most frequent values as fit stay, at least one, with their counts reduced.
+        ordered = joined.sort_by([(COUNT, "descending"), (VALUE, "ascending")])
+        values = ordered[VALUE].combine_chunks()
+        # The memory that each value and its count take.
+        if pa.types.is_string(values.type):
+            sizes = pc.binary_length(values).to_numpy().astype(np.int64) + 12
+        else:
+            sizes = np.full(len(values), 16, np.int64)
+        kept = int(np.searchsorted(np.cumsum(sizes), self._most_bytes, "right"))
+        kept = max(1, min(kept, self._most_values))
+        dropped = ordered[COUNT][kept].as_py() if kept < ordered.num_rows else 0
+        self.error += dropped
+        stay = ordered.slice(0, kept)
+        reduced = stay.set_column(1, self._schema.field(COUNT), pc.subtract(stay[COUNT], dropped))
+        # A copy: a slice would hold the memory of all values.
+        self._counts = reduced.filter(pc.greater(reduced[COUNT], 0)).combine_chunks()
 
     def __len__(self) -> int:
         return int(self._counts.num_rows)
@@ -46,27 +64,6 @@ class ValueCounts:
         """Return values and counts, the most frequent first, equally frequent ones by value."""
         ordered = self._counts.sort_by([(COUNT, "descending"), (VALUE, "ascending")])
         return ordered.slice(0, most)
-
-    def _pruned(self, counts: pa.Table) -> pa.Table:
-        """Return as many of the most frequent values as fit, at least one, with their counts reduced."""
-        ordered = counts.sort_by([(COUNT, "descending"), (VALUE, "ascending")])
-        sizes = _sizes(ordered[VALUE].combine_chunks())
-        kept = int(np.searchsorted(np.cumsum(sizes), self._most_bytes, "right"))
-        kept = max(1, min(kept, self._most_values))
-        dropped = ordered[COUNT][kept].as_py() if kept < ordered.num_rows else 0
-        self.error += dropped
-        stay = ordered.slice(0, kept)
-        reduced = stay.set_column(1, self._schema.field(COUNT), pc.subtract(stay[COUNT], dropped))
-        # A copy: a slice would hold the memory of all values.
-        return reduced.filter(pc.greater(reduced[COUNT], 0)).combine_chunks()
-
-
-def _sizes(values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the memory that each value and its count take."""
-    if pa.types.is_string(values.type):
-        sizes: np.ndarray[tuple[int], np.dtype[np.int64]] = pc.binary_length(values).to_numpy().astype(np.int64) + 12
-        return sizes
-    return np.full(len(values), 16, np.int64)
 
 
 Hashes = NDArray[np.uint64]
@@ -109,11 +106,7 @@ def _hashes(values: pa.Array) -> Hashes:
         return np.frombuffer(digests, np.uint64)
     width = pa.uint32() if values.type.bit_width == 32 else pa.uint64()
     words: Hashes = values.view(width).to_numpy(zero_copy_only=False).astype(np.uint64)
-    return _mixed(words)
-
-
-def _mixed(words: Hashes) -> Hashes:
-    """Return numbers whose every bit depends on all bits: the finalizer of SplitMix64 (Steele et al., 2014)."""
+    # The finalizer of SplitMix64 (Steele et al., 2014): every bit depends on all bits of the word.
     mixed = words + np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

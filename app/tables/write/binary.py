@@ -31,22 +31,6 @@ def write_arrow_file(table: OutputTable, _options: OutputOptions) -> Iterator[Pi
     return _written(pa.ipc.new_file, table)
 
 
-def _with_attrs(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with the metadata that `pandas.read_parquet` makes `DataFrame.attrs` of.
-
-    These are the data set's `name` and `label`, and the variables' `labels` and `formats` by column.
-    """
-    attributes = sas_metadata(schema.metadata)
-    of_columns = {field.name: sas_metadata(field.metadata) for field in schema}
-    attrs = {
-        "name": ".".join(attributes[key] for key in ("library", "member") if attributes.get(key)),
-        "label": attributes.get("label", ""),
-        "labels": {name: each["label"] for name, each in of_columns.items() if each.get("label")},
-        "formats": {name: each["format"] for name, each in of_columns.items() if each.get("format")},
-    }
-    return schema.with_metadata({**(schema.metadata or {}), _PANDAS_ATTRS: json.dumps(attrs, ensure_ascii=False)})
-
-
 def _written(open_writer: Callable[[OutputPieces, pa.Schema], Any], table: OutputTable) -> Iterator[Piece]:
     target = OutputPieces()
     with open_writer(target, table.schema) as writer:
@@ -58,9 +42,26 @@ def _written(open_writer: Callable[[OutputPieces, pa.Schema], Any], table: Outpu
 
 
 def write_parquet(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
-    """Yield a Parquet file. One row group at a time is in memory (about 32 MiB)."""
+    """Yield a Parquet file. One row group at a time is in memory (about 32 MiB).
+
+    With `attrs`, its metadata has what `pandas.read_parquet` makes `DataFrame.attrs` of: the data set's `name` and
+    `label`, and the variables' `labels` and `formats` by column.
+    """
+    schema = table.schema
+    if options.attrs:
+        attributes = sas_metadata(schema.metadata)
+        of_columns = {field.name: sas_metadata(field.metadata) for field in schema}
+        attrs = {
+            "name": ".".join(attributes[key] for key in ("library", "member") if attributes.get(key)),
+            "label": attributes.get("label", ""),
+            "labels": {name: each["label"] for name, each in of_columns.items() if each.get("label")},
+            "formats": {name: each["format"] for name, each in of_columns.items() if each.get("format")},
+        }
+        stated = {_PANDAS_ATTRS: json.dumps(attrs, ensure_ascii=False)}
+        schema = schema.with_metadata({**(schema.metadata or {}), **stated})
+
     target = OutputPieces()
-    for _ in write_row_groups(_with_attrs(table.schema) if options.attrs else table.schema, table.batches, target):
+    for _ in write_row_groups(schema, table.batches, target):
         yield from target.taken()
     yield from target.rest()
 
@@ -76,25 +77,22 @@ def write_xpt_5(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
 
 
 def _write(table: OutputTable, options: OutputOptions, version: Version) -> Iterator[Piece]:
+    # Latin-1 has the characters of these sets, in single bytes too, so texts keep their lengths.
+    is_latin = _is_latin(sas_metadata(table.schema.metadata).get("encoding", "utf-8"))
     return write(
         table.schema,
         table.batches,
         version,
         rows=table.rows,
         created=table.created.replace(tzinfo=None),
-        charset=_charset(table),
+        charset="latin-1" if is_latin else None,
         rename=bool(options.rename),
     )
 
 
-def _charset(table: OutputTable) -> str | None:
-    """Return Latin-1 for a single-byte EBCDIC with the same characters, so that texts keep their lengths; else None."""
-    charset = sas_metadata(table.schema.metadata).get("encoding", "utf-8")
-    return "latin-1" if _is_latin(charset) else None
-
-
 @cache
 def _is_latin(charset: str) -> bool:
+    """Tell whether a character set is a single-byte EBCDIC with the characters of Latin-1."""
     try:
         return missing.is_ebcdic(charset) and bool(bytes(range(256)).decode(charset).encode("latin-1"))
     except (LookupError, UnicodeError):

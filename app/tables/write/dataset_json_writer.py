@@ -6,7 +6,7 @@ values: with `missing=column` they become additional columns.
 """
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -52,20 +52,10 @@ def write_dsjc(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
 
 def metadata(table: OutputTable) -> dict[str, Any]:
     """Return the content of a Dataset-JSON file without its rows, in the order of the standard."""
-    attributes = sas_metadata(table.schema.metadata)
-    return {
-        "datasetJSONCreationDateTime": table.created.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "datasetJSONVersion": VERSION,
-        "itemGroupOID": f"IG.{table.member}",
-        "records": table.rows,
-        "name": table.member,
-        "label": attributes.get("label") or table.member,
-        "columns": _columns(table),
-    }
-
-
-def _columns(table: OutputTable) -> list[dict[str, Any]]:
-    keys = _keys([sas_metadata(field.metadata) for field in table.schema])
+    # The places in the sort key, from 1; 0 for other variables, and for all if the places are not 1 to n.
+    keys = [abs(int(sas_metadata(field.metadata).get("nsort", "0"))) for field in table.schema]
+    if sorted(filter(None, keys)) != list(range(1, len(keys) - keys.count(0) + 1)):
+        keys = [0] * len(keys)
     columns = []
     for field, key in zip(table.schema, keys, strict=True):
         attributes = sas_metadata(field.metadata)
@@ -82,7 +72,15 @@ def _columns(table: OutputTable) -> list[dict[str, Any]]:
         if key:
             column["keySequence"] = key
         columns.append(column)
-    return columns
+    return {
+        "datasetJSONCreationDateTime": table.created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "datasetJSONVersion": VERSION,
+        "itemGroupOID": f"IG.{table.member}",
+        "records": table.rows,
+        "name": table.member,
+        "label": sas_metadata(table.schema.metadata).get("label") or table.member,
+        "columns": columns,
+    }
 
 
 def _data_type(data_type: pa.DataType) -> dict[str, str]:
@@ -94,13 +92,6 @@ def _data_type(data_type: pa.DataType) -> dict[str, str]:
     if pa.types.is_integer(data_type):
         return {"dataType": "integer"}
     return {"dataType": "double" if pa.types.is_floating(data_type) else "string"}
-
-
-def _keys(attributes: Sequence[dict[str, str]]) -> list[int]:
-    """Return each variable's place in the sort key, from 1; 0 if it has none, and for all if they are not 1 to n."""
-    places = [abs(int(one.get("nsort", "0"))) for one in attributes]
-    used = sorted(place for place in places if place)
-    return places if used == list(range(1, len(used) + 1)) else [0] * len(places)
 
 
 def _rows(table: OutputTable, options: OutputOptions, before: str, behind: str) -> Iterator[memoryview]:

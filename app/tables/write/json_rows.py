@@ -67,7 +67,12 @@ def _objects(shown: Sequence[RowCell]) -> list[str]:
 def _written(cell: RowCell, batch: pa.RecordBatch, options: OutputOptions) -> pa.StringArray:
     column = cell.column(batch)
     if cell.is_text:
-        return _string(blank_as_null(column) if options.blank == "null" else column)
+        strings = blank_as_null(column) if options.blank == "null" else column
+        raw = text_cells.raw(strings)  # Searching a whole block first costs almost no time.
+        for character, escape in _ESCAPES.items():
+            if character.encode() in raw:
+                strings = pc.replace_substring(strings, character, escape)
+        return text_cells.joined('"', strings, '"')
     written = cell.written(batch)
     if pa.types.is_floating(cell.type):
         finite = pc.is_finite(column)  # JSON has neither infinity nor NaN
@@ -76,12 +81,3 @@ def _written(cell: RowCell, batch: pa.RecordBatch, options: OutputOptions) -> pa
         written = text_cells.joined('"', written, '"')
     tags = cell.tags(batch)
     return written if tags is None else pc.coalesce(written, text_cells.joined('"', tags, '"'))
-
-
-def _string(strings: pa.StringArray) -> pa.StringArray:
-    """Return text in quotes, with escapes. Searching a whole block first costs almost no time."""
-    raw = text_cells.raw(strings)
-    for character, escape in _ESCAPES.items():
-        if character.encode() in raw:
-            strings = pc.replace_substring(strings, character, escape)
-    return text_cells.joined('"', strings, '"')

@@ -78,10 +78,6 @@ class OutputTable(NamedTuple):
         return sas_metadata(self.schema.metadata).get("member") or "DATA"
 
 
-def _none(_data_type: pa.DataType) -> bool:
-    return False
-
-
 class TableFormat(NamedTuple):
     """One output format of tables.
 
@@ -98,7 +94,7 @@ class TableFormat(NamedTuple):
     write: Callable[[OutputTable, OutputOptions], Iterator[Piece]]
     missing: tuple[Missing, ...] = ("null", "tag", "column")
     options: frozenset[str] = frozenset()
-    as_numbers: Callable[[pa.DataType], bool] = _none
+    as_numbers: Callable[[pa.DataType], bool] = lambda _type: False
     keeps_bytes: bool = False
     needs_lengths: bool = False
 

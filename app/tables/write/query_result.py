@@ -44,12 +44,10 @@ def plain(rows: PlainRows) -> PlainRows:
         for field in rows.schema
     ]
     schema = pa.schema(fields, rows.schema.metadata)
-    return PlainRows(schema, (_plain_batch(batch, schema) for batch in rows.batches))
-
-
-def _plain_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    columns = [_plain_column(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    columns = (
+        [_plain_column(*pair) for pair in zip(batch.columns, schema.types, strict=True)] for batch in rows.batches
+    )
+    return PlainRows(schema, (pa.RecordBatch.from_arrays(each, schema=schema) for each in columns))
 
 
 def _plain_column(column: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -64,15 +62,11 @@ def _text_of(value: object) -> str:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, pa.MonthDayNano):
-        return _span(value)
+        # Such as `50:00:00`, or `1 months 00:00:00`, since a month has no fixed length in hours.
+        clock = pa.scalar(value.days * _DAY + value.nanoseconds // 1000, pa.duration("us"))
+        written = text_cells.written(pa.array([clock]))[0].as_py()
+        return f"{value.months} months {written}" if value.months else str(written)
     return orjson.dumps(value, default=str).decode()
-
-
-def _span(span: pa.MonthDayNano) -> str:
-    """Return a span such as `50:00:00`, or `1 months 00:00:00`, since a month has no fixed length in hours."""
-    clock = pa.scalar(span.days * _DAY + span.nanoseconds // 1000, pa.duration("us"))
-    written = text_cells.written(pa.array([clock]))[0].as_py()
-    return f"{span.months} months {written}" if span.months else str(written)
 
 
 QueryFormat = Literal["json", "csv", "arrow"]
@@ -91,10 +85,6 @@ def _write_json(found: pa.Table, types: pa.Schema, is_cut: bool) -> Iterator[Pie
     yield b'],"truncated":' + orjson.dumps(is_cut) + b"}"
 
 
-def _write_csv(found: pa.Table, _types: pa.Schema, _is_cut: bool) -> Iterator[Piece]:
-    return write_csv(_outgoing(found), _OPTIONS)
-
-
 def _write_arrow(found: pa.Table, _types: pa.Schema, _is_cut: bool) -> Iterator[Piece]:
     stream = BytesIO()
     with pa.ipc.new_stream(stream, found.schema) as writer:
@@ -109,7 +99,7 @@ def _outgoing(found: pa.Table) -> OutputTable:
 
 QUERY_WRITERS: Mapping[QueryFormat, Callable[[pa.Table, pa.Schema, bool], Iterator[Piece]]] = {
     "json": _write_json,
-    "csv": _write_csv,
+    "csv": lambda found, _types, _is_cut: write_csv(_outgoing(found), _OPTIONS),
     "arrow": _write_arrow,
 }
 """The writers of a result, from its rows, the types that its columns have in DuckDB, and whether rows are left out."""

@@ -92,7 +92,7 @@ def write_page(page: RowsPage) -> Iterator[Piece]:
             "name": field.name,
             "label": described[field.name].label,
             "format": described[field.name].format,
-            "type": _type(field),
+            "type": next((word for word, is_it in _TYPES.items() if is_it(field.type)), "text"),
             "length": described[field.name].length,
         }
         for field in selection.schema
@@ -102,24 +102,22 @@ def write_page(page: RowsPage) -> Iterator[Piece]:
     shown = cells(selection.schema, options)
     yield b'{"columns":' + orjson.dumps(columns) + b',"rows":['
     yield from separated(row_blocks(outgoing, shown, options, framed(",", array_literals(shown), "")))
+    names = selection.schema.names
+    special: list[dict[str, object]] = []
+    for field in page.schema:
+        of = side_columns.missing_of(field)
+        if of in names and field.name in page.rows.column_names:
+            tags = enumerate(page.rows.column(field.name).to_pylist())
+            special += [{"row": row, "column": names.index(of), "tag": tag} for row, tag in tags if tag is not None]
     is_all = not page.asked.has_more
     behind = {
         "total": page.total if is_all and not page.asked.is_partial else None,
         "rows_available": page.total,
         "has_more": page.asked.has_more,
-        "special_missing": list(_special_missing(page, selection.schema.names)),
+        "special_missing": special,
         "missing_parts": page.asked.missing if page.asked.is_partial else None,
     }
     yield b"]," + orjson.dumps(behind)[1:]
-
-
-def _type(field: pa.Field) -> str:
-    """Return the type of a column in a word."""
-    kind = field.type
-    for word, is_it in _TYPES.items():
-        if is_it(kind):
-            return word
-    return "text"
 
 
 _TYPES = {
@@ -131,18 +129,6 @@ _TYPES = {
     "duration": pa.types.is_duration,
     "bytes": lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind),
 }
-
-
-def _special_missing(page: RowsPage, names: list[str]) -> Iterator[dict[str, object]]:
-    """Yield the special missing values of a page: their row in it, their column, and their tag."""
-    for field in page.schema:
-        of = side_columns.missing_of(field)
-        if of not in names or field.name not in page.rows.column_names:
-            continue
-        tags = page.rows.column(field.name).to_pylist()
-        yield from (
-            {"row": row, "column": names.index(of), "tag": tag} for row, tag in enumerate(tags) if tag is not None
-        )
 
 
 def _sources(schema: pa.Schema, asked: PageRequest) -> list[str]:

@@ -44,22 +44,22 @@ class _Variable(NamedTuple):
 def write_program(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
     """Return the archive: `data.csv`, then `data.sas`. Raises MisfitError, at once, for names that SAS cannot take."""
     member, names = names_in_program(table.schema, rename=bool(options.rename))
-    return _archive(table, options, member, names)
-
-
-def _archive(table: OutputTable, options: OutputOptions, member: str, names: Mapping[str, str]) -> Iterator[Piece]:
     shown = cells(table.schema, options)
-    widest = dict.fromkeys((cell.at for cell in shown if cell.is_text), 1)
-    target = OutputPieces()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION_LEVEL) as archive:
-        with archive.open(CSV_NAME, "w", force_zip64=True) as file:
-            measured = table._replace(batches=_measured(table, widest))
-            for piece in csv_writer.write_csv(measured, options):
-                file.write(piece)
-                yield from target.taken()
-        with archive.open(PROGRAM_NAME, "w") as file:
-            file.write(program(table, shown, widest, member, names).encode())
-    yield from target.rest()
+
+    def archived() -> Iterator[Piece]:
+        widest = dict.fromkeys((cell.at for cell in shown if cell.is_text), 1)
+        target = OutputPieces()
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION_LEVEL) as archive:
+            with archive.open(CSV_NAME, "w", force_zip64=True) as file:
+                measured = table._replace(batches=_measured(table, widest))
+                for piece in csv_writer.write_csv(measured, options):
+                    file.write(piece)
+                    yield from target.taken()
+            with archive.open(PROGRAM_NAME, "w") as file:
+                file.write(program(table, shown, widest, member, names).encode())
+        yield from target.rest()
+
+    return archived()
 
 
 def program(

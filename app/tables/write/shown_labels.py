@@ -1,6 +1,6 @@
 """Show value labels in place of values, in the rows of a table before they are written."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -73,11 +73,14 @@ def labelling(schema: pa.Schema, catalog: Catalog) -> Labelling:
     }
     dropped = {each.side for each in labelled.values()}
     metadata = value_labels.as_metadata((name, each.labels) for name, each in labelled.items())
-    fields = [
-        _as_text(field, metadata.get(field.name, {})) if field.name in labelled else field
-        for field in schema
-        if field.name not in dropped
-    ]
+    fields = []
+    for field in schema:
+        if field.name in labelled:
+            kept = {key: value for key, value in (field.metadata or {}).items() if key.decode() not in _OF_VALUES}
+            stated = {**kept, b"sas.type": b"character", **metadata.get(field.name, {})}
+            fields.append(pa.field(field.name, pa.string(), metadata=stated))
+        elif field.name not in dropped:
+            fields.append(field)
     return Labelling(pa.schema(fields, schema.metadata), tuple(labelled.values()))
 
 
@@ -90,8 +93,3 @@ def _labels(field: pa.Field, catalog: Catalog) -> ValueLabels | None:
     if found is None and value_labels.VALUE_LABELS in metadata:
         return value_labels.read(metadata[value_labels.VALUE_LABELS])
     return found
-
-
-def _as_text(field: pa.Field, labels: Mapping[bytes, bytes]) -> pa.Field:
-    metadata = {key: value for key, value in (field.metadata or {}).items() if key.decode() not in _OF_VALUES}
-    return pa.field(field.name, pa.string(), metadata={**metadata, b"sas.type": b"character", **labels})

@@ -24,12 +24,23 @@ def outgoing(
     created: datetime,
     catalog: Catalog | None = None,
 ) -> OutputTable:
-    """Return the part of a file that settled options choose, for a format. Raises OptionError.
+    """Return the part of a file that settled options choose, for a format.
+
+    Raises OptionError, also if the options ask for value labels and there are none.
 
     `catalog` has the value labels that are shown in place of values if the options ask for it. Reading is from one
     thread at a time.
     """
-    shown = _labelling(file.schema_arrow, options, catalog or {})
+    shown = Labelling(file.schema_arrow, ())
+    if options.labels:
+        try:
+            shown = labelling(file.schema_arrow, catalog or {})
+        except ValueError as error:
+            raise OptionError("labels", str(error)) from None
+        if not shown.labelled:
+            raise OptionError(
+                "labels", "there are no value labels: neither in the data set nor in a catalog of its message"
+            )
     first, rows = row_range(options, file.metadata.num_rows)
 
     def read(names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -58,25 +69,14 @@ def selected(schema: pa.Schema, options: OutputOptions, known: TableFormat, rows
     If the format needs lengths of texts that the schema does not state, all these texts are read first.
     """
     selection = select(schema, options, known)
-    unknown = [name for name in selection.sources if known.needs_lengths and _lacks_length(schema.field(name))]
+    unknown = []
+    for field in map(schema.field, selection.sources) if known.needs_lengths else ():
+        is_stated = (field.metadata or {}).get(b"sas.type") == b"character" and b"sas.length" in field.metadata
+        if pa.types.is_string(field.type) and not is_stated and not side_columns.is_side(field):
+            unknown.append(field.name)
     if unknown:
         selection = select(_with_lengths(schema, unknown, rows.read(unknown)), options, known)
     return OutputTable(selection.schema, map(selection.apply, rows.read(selection.sources)), rows.number, rows.created)
-
-
-def _labelling(schema: pa.Schema, options: OutputOptions, catalog: Catalog) -> Labelling:
-    """Return the labelling that options ask for. Raises OptionError if there are no value labels."""
-    if not options.labels:
-        return Labelling(schema, ())
-    try:
-        found = labelling(schema, catalog)
-    except ValueError as error:
-        raise OptionError("labels", str(error)) from None
-    if not found.labelled:
-        raise OptionError(
-            "labels", "there are no value labels: neither in the data set nor in a catalog of its message"
-        )
-    return found
 
 
 def batches(file: pq.ParquetFile, names: list[str], first: int, rows: int) -> Iterator[pa.RecordBatch]:
@@ -107,8 +107,3 @@ def _with_lengths(schema: pa.Schema, names: Sequence[str], batches: Iterable[pa.
         metadata = {**(schema.field(at).metadata or {}), **stated}
         schema = schema.set(at, schema.field(at).with_metadata(metadata))
     return schema
-
-
-def _lacks_length(field: pa.Field) -> bool:
-    is_stated = (field.metadata or {}).get(b"sas.type") == b"character" and b"sas.length" in field.metadata
-    return pa.types.is_string(field.type) and not is_stated and not side_columns.is_side(field)

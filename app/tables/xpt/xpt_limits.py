@@ -204,7 +204,8 @@ class _Fitting:
         for key in ("sas.format", "sas.informat"):
             if key in attributes:
                 changed[key] = self._format(column.name, key.removeprefix("sas."), attributes[key], is_text=is_text)
-        length = max(_length(attributes), needed)
+        stated = attributes.get("sas.length", "") if attributes.get("sas.type") == "character" else ""
+        length = max(int(stated) if stated.isascii() and stated.isdigit() else 0, needed)
         if is_text and length > self.limits.character:
             becomes = None if needed > self.limits.character else str(self.limits.character)
             self.note(column.name, "length", str(length), becomes, f"is more than {self.limits.character} bytes")
@@ -226,7 +227,14 @@ class _Fitting:
         return self._nameable(name) == name and self._size(name) <= longest and folded(name) not in taken
 
     def _free(self, name: str, longest: int, taken: Container[str]) -> str:
-        return next(free for free in self._candidates(name, longest) if folded(free) not in taken)
+        """Return the shortened name, or the first of shorter ones with 2, 3 ... after them, that is not taken."""
+        whole = self._cased(self._nameable(name))
+        first = self._first(whole, longest)
+        if folded(first) not in taken:
+            return first
+        numbers = map(str, self._numbers.setdefault(folded(first), count(2)))
+        numbered = (self._first(whole, longest - len(number)) + number for number in numbers)
+        return next(free for free in numbered if folded(free) not in taken)
 
     def _fault(self, name: str, longest: int, reserved: Container[str]) -> str:
         """Return why this is not a name of a data set or a variable."""
@@ -246,14 +254,6 @@ class _Fitting:
 
     def _cased(self, name: str) -> str:
         return name if self.limits.literals else name.upper()
-
-    def _candidates(self, name: str, longest: int) -> Iterator[str]:
-        """Yield the shortened name, then shorter ones with 2, 3 ... after them."""
-        whole = self._cased(self._nameable(name))
-        first = self._first(whole, longest)
-        yield first
-        for number in self._numbers.setdefault(folded(first), count(2)):
-            yield self._first(whole, longest - len(str(number))) + str(number)
 
     def _cut(self, column: str, what: str, value: str, longest: int) -> str:
         if self._holds(value, longest):
@@ -275,11 +275,6 @@ class _Fitting:
             return len(text.encode(self.charset))
         except UnicodeEncodeError:
             return 0
-
-
-def _length(attributes: Mapping[str, str]) -> int:
-    length = attributes.get("sas.length", "") if attributes.get("sas.type") == "character" else ""
-    return int(length) if length.isascii() and length.isdigit() else 0
 
 
 def _decoded(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:

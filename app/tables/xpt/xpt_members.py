@@ -4,8 +4,9 @@ A transport file does not state its character set. So texts are read as Latin-1 
 returns them in another character set.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Final
 
 from app.codecs.sas.data_set_messages import Variable
@@ -61,7 +62,11 @@ class TransportMember:
 
 def read_members(records: Records) -> Iterator[TransportMember]:
     """Yield the data sets of a file, in its order. Raises InvalidInputError."""
-    version = _version(records)
+    version = next((each for each, names in PARTS.items() if records.is_header(names.library, 0)), None)
+    if version is None:
+        start = records.take(0, min(records.size, 28), "LIBRARY").decode("latin-1")
+        known = "a file of PROC CPORT, which only SAS reads" if start.startswith("**COMPRESSED**") else repr(start)
+        raise InvalidInputError("xpt-header", "LIBRARY", 0, f"expected a transport file, found {known}")
     at = RECORD + LibraryRecord.SIZE + ModifiedRecord.SIZE
     while at < records.size:
         member = _member(records, version, at)
@@ -82,15 +87,6 @@ def decoded(member: TransportMember, charset: str) -> TransportMember:
     return replace(
         member, name=of(member.name), label=of(member.label), type=of(member.type), variables=tuple(variables)
     )
-
-
-def _version(records: Records) -> Version:
-    for version, names in PARTS.items():
-        if records.is_header(names.library, 0):
-            return version
-    start = records.take(0, min(records.size, 28), "LIBRARY").decode("latin-1")
-    known = "a file of PROC CPORT, which only SAS reads" if start.startswith("**COMPRESSED**") else repr(start)
-    raise InvalidInputError("xpt-header", "LIBRARY", 0, f"expected a transport file, found {known}")
 
 
 def _member(records: Records, version: Version, at: int) -> TransportMember:
@@ -191,7 +187,10 @@ def _read_label(
     record = records.layout(layout, at)
     sizes = [record.name, record.label, *((record.format, record.informat) if isinstance(record, Label9) else (0, 0))]
     data = records.take(at + layout.SIZE, sum(sizes), layout.__name__)
-    name, label, output, read = (_text(raw) for raw in _split(data.decode(CONTEXT.charset), sizes))
+    texts = data.decode(CONTEXT.charset)
+    name, label, output, read = (
+        _text(texts[end - size : end]) for size, end in zip(sizes, accumulate(sizes), strict=True)
+    )
     index = places.get(name, record.number - 1)
     if not 0 <= index < len(variables):
         why = f"a label for variable {record.number}, but there are {len(variables)} variables"
@@ -209,13 +208,6 @@ def _read_label(
         )
     variables[index] = variable
     return at + layout.SIZE + len(data)
-
-
-def _split(joined: str, sizes: Sequence[int]) -> Iterator[str]:
-    at = 0
-    for size in sizes:
-        yield joined[at : at + size]
-        at += size
 
 
 def _text(raw: str) -> str:

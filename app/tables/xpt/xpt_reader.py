@@ -12,7 +12,7 @@ from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.data_set_messages import DataSetDefinition
 from app.dataset import character_columns, decode
 from app.dataset.decode import BATCH_BYTES, DecodingPlan, Unforeseen
-from app.dataset.numeric import Bytes, Words
+from app.dataset.numeric import Bytes
 from app.dataset.observation_layout import Representation
 from app.dataset.schema import Column
 from app.model.errors import InvalidInputError
@@ -88,7 +88,15 @@ def _opened(file: BinaryIO, member: str | None, charset: str) -> _Opened:
     count, nuls = row_count(records, chosen)
     blocks = partial(row_blocks, records, chosen, count)
     how = Representation("big", "ibm", charset)
-    plan = decode.first_plan(_definition(chosen, count), chosen.variables, how, blocks, {"sas.member": chosen.name})
+    definition = DataSetDefinition(
+        MessageKind.DEFINITION,
+        data_set_type=chosen.type,
+        label=chosen.label,
+        observations=count,
+        variables=len(chosen.variables),
+        obs_length=chosen.row_size,
+    )
+    plan = decode.first_plan(definition, chosen.variables, how, blocks, {"sas.member": chosen.name})
     return _Opened(plan, blocks, latin_1, nuls)
 
 
@@ -112,17 +120,6 @@ def _chosen(
     listed = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if names[MOST_NAMES:] else "")
     problem = "choose one" if name is None else f"{'more than one' if wanted else 'no'} {name}"
     raise InvalidInputError("xpt-member", "data set", -1, f"{problem}; the file has {listed or 'none'}")
-
-
-def _definition(member: TransportMember, count: int) -> DataSetDefinition:
-    return DataSetDefinition(
-        MessageKind.DEFINITION,
-        data_set_type=member.type,
-        label=member.label,
-        observations=count,
-        variables=len(member.variables),
-        obs_length=member.row_size,
-    )
 
 
 BATCH_ROWS = 8192
@@ -219,7 +216,17 @@ def surveyed(plan: DecodingPlan, blocks: Blocks) -> DecodingPlan:
     counted = [column for column in plan.columns if column.kind is not None]
     plain = [column for column in plan.columns if column.kind is None]
     doubtful: set[int] = set()
-    suited = _suited(plan, counted, _watched(plan, plain, blocks(), doubtful))
+
+    def watched() -> Iterator[bytes]:
+        """Yield the blocks, and find the columns that fail the quick test."""
+        for block in blocks():
+            cells = np.frombuffer(block, np.uint8).reshape(-1, plan.obs_length)
+            doubtful.update(
+                column.position for column in plain if column.position not in doubtful and _is_doubtful(column, cells)
+            )
+            yield block
+
+    suited = _suited(plan, counted, watched())
     if doubtful:
         suited |= _suited(plan, [column for column in plain if column.position in doubtful], blocks())
     columns = tuple(suited.get(column.position, column) for column in plan.columns)
@@ -236,35 +243,19 @@ def _suited(plan: DecodingPlan, columns: Sequence[Column], blocks: Iterable[byte
     return {column.position: column for column in columns}
 
 
-def _watched(
-    plan: DecodingPlan, columns: Sequence[Column], blocks: Iterable[bytes], doubtful: set[int]
-) -> Iterator[bytes]:
-    """Yield the same blocks. Add the positions of columns that fail the quick test to `doubtful`."""
-    for block in blocks:
-        cells = np.frombuffer(block, np.uint8).reshape(-1, plan.obs_length)
-        doubtful |= {
-            column.position for column in columns if column.position not in doubtful and _is_doubtful(column, cells)
-        }
-        yield block
-
-
 def _is_doubtful(column: Column, cells: Bytes) -> bool:
     values = cells[:, column.at : column.at + column.variable.length]
     if not column.variable.is_numeric:
         return bool(character_columns.side_by_side(values).max() >= _BEYOND_ASCII)
-    words = _words(values)
+    rows, length = values.shape
+    if length < 8:
+        padded = np.zeros((rows, 8), np.uint8)
+        padded[:, :length] = values
+        values = padded
+    # The low byte of each number is the first of its cell.
+    words = values.view("<u8").reshape(rows).astype(np.uint64, copy=False)
     fractionless = words < _TOP_BYTE
     if not fractionless.any():
         return False
     tops = words[fractionless]
     return bool(((tops != 0) & (tops != _ORDINARY_MISSING)).any())
-
-
-def _words(values: Bytes) -> Words:
-    """Return each cell as a number whose low byte is the cell's first."""
-    rows, length = values.shape
-    if length == 8:
-        return values.view("<u8").reshape(rows).astype(np.uint64, copy=False)
-    padded = np.zeros((rows, 8), np.uint8)
-    padded[:, :length] = values
-    return padded.view("<u8").reshape(rows).astype(np.uint64, copy=False)

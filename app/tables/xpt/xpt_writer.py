@@ -66,35 +66,33 @@ def write(
     definition, described = encode.describe(
         fitted, charset=charset, observations=-1, character_lengths=lengths, float_format="ibm"
     )
-    variables = [_variable(variable) for variable in described]
+    variables = [
+        replace(each, length=max(SHORTEST_NUMERIC, each.length))
+        if each.is_numeric
+        else replace(each, format=_dollar(each.format), informat=_dollar(each.informat))
+        for each in described
+    ]
     member = (fitted.metadata or {})[b"sas.member"].decode()
     start = head(version, member, definition, variables, charset=charset, created=created, rows=rows)
     observations = encode.rows(batches, variables, order="big", charset=charset, float_format="ibm")
-    return _pieces(start, observations, sum(variable.length for variable in variables), rows)
+    length = sum(variable.length for variable in variables)
 
+    def pieces() -> Iterator[bytes | memoryview]:
+        yield start
+        size = 0
+        for block in observations:
+            size += len(block)
+            yield block
+        if rows is not None and rows * length != size:
+            raise GatewayError(f"expected {rows} rows of {length} bytes, found {size} bytes")
+        if size % RECORD:
+            yield b" " * (RECORD - size % RECORD)
 
-def _pieces(
-    start: bytes, observations: Iterable[memoryview], length: int, rows: int | None
-) -> Iterator[bytes | memoryview]:
-    yield start
-    size = 0
-    for block in observations:
-        size += len(block)
-        yield block
-    if rows is not None and rows * length != size:
-        raise GatewayError(f"expected {rows} rows of {length} bytes, found {size} bytes")
-    if size % RECORD:
-        yield b" " * (RECORD - size % RECORD)
-
-
-def _variable(variable: Variable) -> Variable:
-    """Return the variable as transport files describe it: character formats begin with `$`."""
-    if variable.is_numeric:
-        return replace(variable, length=max(SHORTEST_NUMERIC, variable.length))
-    return replace(variable, format=_dollar(variable.format), informat=_dollar(variable.informat))
+    return pieces()
 
 
 def _dollar(name: str) -> str:
+    """Return the name of a character format as transport files have it."""
     return f"${name}" if name and not name.startswith("$") else name
 
 
@@ -119,7 +117,7 @@ def head(
 ) -> bytes:
     """Return the part of a file before the observations. Names, labels and formats must fit the version."""
     names = PARTS[version]
-    moment = _moment(created)
+    moment = f"{created.day:02}{_MONTHS[created.month - 1]}{created:%y:%H:%M:%S}"
     stamp = {"version": SAS_VERSION, "system": SYSTEM, "created": moment}
     member_record = MemberRecord8 if version == 8 else MemberRecord5
     out = bytearray()
@@ -150,61 +148,52 @@ def _namestrs(version: Version, variables: Sequence[Variable], charset: str) -> 
     out = bytearray()
     position = 0
     for number, variable in enumerate(variables, 1):
-        out += _record(_namestr(version, number, position, variable, charset))
+        name, label = _raw(variable.name, charset), _raw(variable.label, charset)
+        output, read = _raw(variable.format, charset), _raw(variable.informat, charset)
+        fields: dict[str, Any] = {
+            "ntype": 1 if variable.is_numeric else 2,
+            "nlng": variable.length,
+            "nvar0": number,
+            "nname": name[:8],
+            "nlabel": label[:40],
+            "nform": output[:8],
+            "nfl": variable.format_length,
+            "nfd": variable.format_decimal,
+            "niform": read[:8],
+            "nifl": variable.informat_length,
+            "nifd": variable.informat_decimal,
+            "npos": position,
+        }
+        if version == 8:
+            fields |= {"longname": name, "lablen": len(label), "formlen": len(output), "informlen": len(read)}
+        out += _record(Namestr8(**fields) if version == 8 else Namestr5(**fields))
         position += variable.length
     return bytes(out)
-
-
-def _namestr(version: Version, number: int, position: int, variable: Variable, charset: str) -> Layout:
-    name, label = _raw(variable.name, charset), _raw(variable.label, charset)
-    output, read = _raw(variable.format, charset), _raw(variable.informat, charset)
-    fields: dict[str, Any] = {
-        "ntype": 1 if variable.is_numeric else 2,
-        "nlng": variable.length,
-        "nvar0": number,
-        "nname": name[:8],
-        "nlabel": label[:40],
-        "nform": output[:8],
-        "nfl": variable.format_length,
-        "nfd": variable.format_decimal,
-        "niform": read[:8],
-        "nifl": variable.informat_length,
-        "nifd": variable.informat_decimal,
-        "npos": position,
-    }
-    if version == 5:
-        return Namestr5(**fields)
-    return Namestr8(**fields, longname=name, lablen=len(label), formlen=len(output), informlen=len(read))
 
 
 def _labels(variables: Sequence[Variable], charset: str) -> bytes:
     """Return the records for attributes that do not fit in the descriptions of variables; empty if all fit."""
     long_format = any(_is_longer(name, _SHORT.format, charset) for v in variables for name in (v.format, v.informat))
-    write = _label_9 if long_format else _label_8
-    labels = [
-        write(number, variable, charset)
-        for number, variable in enumerate(variables, 1)
-        if _is_longer(variable.label, _SHORT.label, charset)
-        or _is_longer(variable.format, _SHORT.format, charset)
-        or _is_longer(variable.informat, _SHORT.format, charset)
-    ]
+    labels = []
+    for number, variable in enumerate(variables, 1):
+        if not (
+            _is_longer(variable.label, _SHORT.label, charset)
+            or _is_longer(variable.format, _SHORT.format, charset)
+            or _is_longer(variable.informat, _SHORT.format, charset)
+        ):
+            continue
+        texts = [text.encode(charset) for text in (variable.name, variable.label)]
+        if long_format:
+            output = SasFormat(variable.format, variable.format_length, variable.format_decimal)
+            read = SasFormat(variable.informat, variable.informat_length, variable.informat_decimal)
+            # An empty text is a blank, since %XPT2LOC reads a text of no bytes up to the end.
+            texts = [text or b" " for text in (*texts, str(output).encode(charset), str(read).encode(charset))]
+        layout = Label9 if long_format else Label8
+        labels.append(_record(layout(number, *map(len, texts))) + b"".join(texts))
     if not labels:
         return b""
     name = LABELS_9 if long_format else LABELS_8
     return header_records.header(name, str(len(labels))) + _padded(b"".join(labels))
-
-
-def _label_8(number: int, variable: Variable, charset: str) -> bytes:
-    name, label = (text.encode(charset) for text in (variable.name, variable.label))
-    return _record(Label8(number=number, name=len(name), label=len(label))) + name + label
-
-
-def _label_9(number: int, variable: Variable, charset: str) -> bytes:
-    """Return a LABELV9 entry. An empty text is a blank, since %XPT2LOC reads a text of no bytes up to the end."""
-    output = SasFormat(variable.format, variable.format_length, variable.format_decimal)
-    read = SasFormat(variable.informat, variable.informat_length, variable.informat_decimal)
-    texts = [text.encode(charset) or b" " for text in (variable.name, variable.label, str(output), str(read))]
-    return _record(Label9(number, *map(len, texts))) + b"".join(texts)
 
 
 def _is_longer(text: str, size: int, charset: str) -> bool:
@@ -222,8 +211,3 @@ def _raw(text: str, charset: str) -> str:
 
 def _padded(data: bytes) -> bytes:
     return data + b" " * (-len(data) % RECORD)
-
-
-def _moment(moment: datetime) -> str:
-    """Return a time as ddMMMyy:hh:mm:ss."""
-    return f"{moment.day:02}{_MONTHS[moment.month - 1]}{moment:%y:%H:%M:%S}"
