@@ -279,11 +279,11 @@ def _string(content: bytes) -> bytes:
     return _ESCAPED.sub(rb"\1", found[1])
 
 
-def _text_line(content: bytes) -> bytes:
-    return content[2:] + b"\n"
-
-
-_READ_BODY: dict[bytes, Callable[[bytes], bytes]] = {b"X": _hexadecimal, b"S": _string, b"T": _text_line}
+_READ_BODY: dict[bytes, Callable[[bytes], bytes]] = {
+    b"X": _hexadecimal,
+    b"S": _string,
+    b"T": lambda content: content[2:] + b"\n",
+}
 
 
 def _blanks_end(content: bytes, at: int) -> int:

@@ -1,6 +1,6 @@
 """The vtrace text of a packet, line for line as a kernel writes it in its short trace."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal
 
 from app.codecs.sapdb.constants import CommandOption, IoType, ParameterMode, PartAttribute, PartKind, Undef
@@ -132,26 +132,27 @@ def _warnings(which: str, found: list[int], known: dict[int, str]) -> Iterator[s
         yield f"{_INDENT}{which} WARNING  {number:2}" + (f": {known[number]}" if number in known else "")
 
 
+_PLACES: Final[Mapping[int, str]] = {
+    PartAttribute.FIRST: " FIRST",
+    PartAttribute.LAST: " LAST",
+    PartAttribute.FIRST | PartAttribute.LAST: " FIRST/LAST",
+}
+
+
 def _part(part: Part, context: Context) -> Iterator[str]:
     header = part.header
     name = names.PART_KINDS.get(header.part_kind) or f"PART_KIND={int(header.part_kind)}"
+    place = _PLACES.get(header.attributes & (PartAttribute.FIRST | PartAttribute.LAST), "")
     shown = [_counted(header.arg_count, "argument")]
     if header.buf_len <= 0:
         shown.append(f"len: {header.buf_len}")
     shown.append(f"size: {header.buf_size}")
     if header.segm_offset:
         shown.append(f"segm_offset: {header.segm_offset}")
-    yield f"   {name}{_place(header.attributes)} PART   ({', '.join(shown)})"
+    yield f"   {name}{place} PART   ({', '.join(shown)})"
     kept = part.buffer[:MOST_KEPT]
     if kept:
         yield from _buffer(header.part_kind, header.arg_count, header.buf_len, kept, context)
-
-
-def _place(attributes: int) -> str:
-    first, last = attributes & PartAttribute.FIRST, attributes & PartAttribute.LAST
-    if first and last:
-        return " FIRST/LAST"
-    return " LAST" if last else " FIRST" if first else ""
 
 
 def _buffer(kind: int, count: int, length: int, kept: bytes, context: Context) -> Iterator[str]:

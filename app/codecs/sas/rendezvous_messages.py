@@ -199,26 +199,25 @@ def read_variables(bodies: Sequence[Buffer], count: int, charset: str = "latin-1
     return tuple(found)
 
 
+_READINGS = (1, 0, 2)
+"""The numbers that each variable may repeat, the most likely first: the type of record; none; the number of variables,
+too."""
+
+
 def _variables(reader: FieldReader) -> tuple[int, list[Variable]]:
     """Return the number of variables that a message says, and those it has."""
     stated = reader.integer("VAR.count")
     refusal: WireError | None = None
-    for numbers, entries in _readings(len(reader.fields), _VARIABLE_FIELDS):
+    for numbers in _READINGS:
+        entries, rest = divmod(len(reader.fields) - 2 + numbers, _VARIABLE_FIELDS + numbers)
+        if rest or entries < 0:
+            continue
         reader.at = 0
         try:
             return stated, _variables_as(reader, numbers, entries)
         except WireError as error:
             refusal = refusal or error
     raise refusal or WireError("VAR", 0, f"{len(reader.fields)} fields are not whole definitions of variables")
-
-
-def _readings(fields: int, size: int) -> Iterator[tuple[int, int]]:
-    """Return the ways to divide fields into entries of `size` fields: the numbers that each entry repeats (1: the type
-    of record; 0: none; 2: the number of entries, too), and how many entries these are."""
-    for numbers in (1, 0, 2):
-        entries, rest = divmod(fields - 2 + numbers, size + numbers)
-        if entries >= 0 and not rest:
-            yield numbers, entries
 
 
 def _variables_as(reader: FieldReader, numbers: int, entries: int) -> list[Variable]:

@@ -141,7 +141,11 @@ def _regular(buffer: Bytes, shape: Shape, phase: int) -> Block | None:
         if stated is None:
             continue
         cells = buffer[HEADER_SIZE + heads * _INTEGER_FIELD :].reshape(rows, stride)
-        if not _has_identifiers(cells, template, heads) or ((cells ^ template.data) & template.mask).any():
+        high = np.take(cells, template.ids, axis=1).astype(np.uint16)
+        ids = ((high << 8) | np.take(cells, template.ids + 1, axis=1)).reshape(-1)
+        if (ids != np.arange(heads + 1, heads + 1 + ids.size)).any():
+            continue
+        if ((cells ^ template.data) & template.mask).any():
             continue
         data = np.take(cells, template.values, axis=1)
         if template.texts.size and not np.take(data, template.texts, axis=1).all():
@@ -160,12 +164,6 @@ def _heads(buffer: Bytes, heads: int) -> int | None:
             return None
         numbers.append(int.from_bytes(buffer[at + _DATA_AT : at + _INTEGER_FIELD].tobytes(), "big", signed=True))
     return None if numbers[1:] not in ([], [MessageKind.OBSERVATIONS]) else numbers[0]
-
-
-def _has_identifiers(cells: Bytes, template: _Template, heads: int) -> bool:
-    high = np.take(cells, template.ids, axis=1).astype(np.uint16)
-    found = (high << 8) | np.take(cells, template.ids + 1, axis=1)
-    return bool((found.reshape(-1) == np.arange(heads + 1, heads + 1 + found.size)).all())
 
 
 # --- values of any size -----------------------------------------------------------------------------------------------

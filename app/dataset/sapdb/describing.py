@@ -25,7 +25,10 @@ def needs(batches: Iterable[pa.RecordBatch]) -> dict[str, Needs]:
     for batch in batches:
         for field, values in zip(batch.schema, batch.columns, strict=True):
             if sas_columns.is_text(field.type):
-                added = _text_needs(sas_columns.strings(values))
+                texts = pc.ascii_rtrim(sas_columns.strings(values), characters=" ")
+                is_ascii = pc.all(pc.string_is_ascii(texts)).as_py() is not False
+                is_latin = is_ascii or pc.any(pc.match_substring_regex(texts, _NOT_LATIN)).as_py() is not True
+                added = Needs(int(wide_lengths(texts).max(initial=1)), is_latin)
             elif pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
                 added = Needs(pc.max(pc.binary_length(values)).as_py() or 1)
             else:
@@ -33,14 +36,6 @@ def needs(batches: Iterable[pa.RecordBatch]) -> dict[str, Needs]:
             known = found.get(field.name, Needs())
             found[field.name] = Needs(max(known.length, added.length), known.is_latin and added.is_latin)
     return found
-
-
-def _text_needs(values: pa.StringArray) -> Needs:
-    values = pc.ascii_rtrim(values, characters=" ")
-    longest = int(wide_lengths(values).max(initial=1))
-    is_ascii = pc.all(pc.string_is_ascii(values)).as_py() is not False
-    is_latin = is_ascii or pc.any(pc.match_substring_regex(values, _NOT_LATIN)).as_py() is not True
-    return Needs(longest, is_latin)
 
 
 def parameters(
