@@ -198,10 +198,15 @@ class _Blocks:
         self._kept = None if kept.all() else kept
 
     def __iter__(self) -> Iterator[memoryview]:
+        each, total = max(len(self._defined.variables), 1), self._defined.definition.observations
         first = at = 0
         for body in self._received.bodies(self._numbers):
             block = read_observations(body, self._shape, first)
-            self._check(block.stated, block.values)
+            # A message says the number of its values, its rows, or the observations of the data set.
+            stated, values = block.stated, block.values
+            if stated not in {values, total, total * each} and stated * each - values not in range(-each + 1, 2 * each):
+                why = f"{stated:,} observations by its number, which has {values:,} values of {each:,} variables"
+                raise InvalidInputError("observation-count", "ATO.count", -1, f"a message of {why}")
             data = block.data
             if self._kept is not None:
                 kept = np.resize(np.roll(self._kept, -at), len(data))
@@ -211,15 +216,6 @@ class _Blocks:
             yield data.data
             first += block.values
             at = (at + len(block.data)) % max(self._shape.length, 1)
-
-    def _check(self, stated: int, values: int) -> None:
-        """Make sure of the number that a message says: its values, its rows, or the observations of the data set."""
-        each = max(len(self._defined.variables), 1)
-        total = self._defined.definition.observations
-        if stated in {values, total, total * each} or (stated * each - values) in range(-each + 1, 2 * each):
-            return
-        why = f"a message of {stated:,} observations by its number, which has {values:,} values of {each:,} variables"
-        raise InvalidInputError("observation-count", "ATO.count", -1, why)
 
 
 def _beside(

@@ -162,9 +162,16 @@ def _extension(buffer: Buffer, data: Data) -> Step:
 def _step(buffer: Buffer, data: Data) -> Step:
     found = _HEADS[data.format].at(buffer, data.at)
     if found is None:
-        if _is_continued(bytes(buffer[data.at : data.at + 8]), data):
+        head = bytes(buffer[data.at : data.at + 8])
+        versions = {
+            each.version.to_bytes(4, "big" if order == ">" else "little")
+            for each in _INITIAL[data.format]
+            for order in ORDERS
+        }
+        # A later segment of a message has the announced header in the first one.
+        if data.grouping.offset and not _has_identifier(head, data) and head[4:] not in versions:
             return (), data
-        raise _missing(bytes(buffer[data.at : data.at + 8]), data)
+        raise _missing(head, data)
     initial, context = found
     if family(data.ccsid) not in (None, context.charset):
         why = f"the header is in {_CHARSET_NAMES[context.charset]}, but CodedCharSetId {data.ccsid} is not"
@@ -199,16 +206,6 @@ def _check_numbers(link: HeaderLink) -> None:
 
 def _doubted(data: Data, doubt: Doubt) -> Data:
     return data._replace(doubts=(*data.doubts, doubt))
-
-
-def _is_continued(head: bytes, data: Data) -> bool:
-    """Tell whether these are the first bytes of a segment whose message has the announced header in another segment."""
-    versions = {
-        each.version.to_bytes(4, "big" if order == ">" else "little")
-        for each in _INITIAL[data.format]
-        for order in ORDERS
-    }
-    return bool(data.grouping.offset) and not _has_identifier(head, data) and head[4:] not in versions
 
 
 def _missing(head: bytes, data: Data) -> WireError:

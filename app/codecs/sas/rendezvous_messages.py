@@ -109,23 +109,22 @@ def read_map(body: Buffer) -> tuple[MapItem, ...]:
     """
     reader = FieldReader(body)
     count = reader.count("MSG.count", 2)
-    items = tuple(_map_item(reader, f"MSG[{index}]") for index in range(count))
+    items: list[MapItem] = []
+    for index in range(count):
+        type_row, row = f"MSG[{index}].type", f"MSG[{index}].value"
+        kind = reader.integer(type_row)
+        if kind == CHAR:
+            items.append(MapItem(kind, reader.string(row)))
+            continue
+        field = reader.field(row)
+        allowed = {1: ("I16",), 2: ("I32", "I64"), 3: ("F64",)}.get(kind)
+        if allowed is None:
+            raise WireError(type_row, reader.place(-2), f"{kind} is not a data type of a map")
+        if field.type not in allowed:
+            raise WireError(row, reader.place(-1), f"{field.type} instead of {' or '.join(allowed)}")
+        items.append(MapItem(kind, field.value))
     reader.end("MSG")
-    return items
-
-
-def _map_item(reader: FieldReader, path: str) -> MapItem:
-    kind = reader.integer(f"{path}.type")
-    row = f"{path}.value"
-    if kind == CHAR:
-        return MapItem(kind, reader.string(row))
-    field = reader.field(row)
-    allowed = {1: ("I16",), 2: ("I32", "I64"), 3: ("F64",)}.get(kind)
-    if allowed is None:
-        raise WireError(f"{path}.type", reader.place(-2), f"{kind} is not a data type of a map")
-    if field.type not in allowed:
-        raise WireError(row, reader.place(-1), f"{field.type} instead of {' or '.join(allowed)}")
-    return MapItem(kind, field.value)
+    return tuple(items)
 
 
 def write_map(items: Sequence[MapItem], name: Literal["MSG", "DATA"] = "MSG") -> bytes:

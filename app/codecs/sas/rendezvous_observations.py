@@ -258,7 +258,20 @@ def _values(reader: FieldReader, shape: Shape, first: int, repeats: int, values:
         path = f"ATO[{index}]."
         _take(reader, path, names[2 - repeats :] if repeats else [])
         number = (first + index) % len(shape.widths)
-        yield _value(reader, path, is_numeric=shape.numeric[number], width=shape.widths[number])
+        is_numeric, width = shape.numeric[number], shape.widths[number]
+        if (reader.integer(f"{path}vtype") == _NUMERIC) != is_numeric:
+            why = f"a value of another type than its variable, which is {'numeric' if is_numeric else 'character'}"
+            raise WireError(f"{path}vtype", reader.place(-1), why)
+        if is_numeric:
+            field = reader.field(f"{path}value")
+            if field.type != "F64":
+                raise WireError(f"{path}value", reader.place(-1), f"{field.type} instead of F64")
+            yield field.written or np.array(field.value, ">f8").tobytes()
+        else:
+            data = reader.string(f"{path}value")
+            if len(data) > width:
+                raise WireError(f"{path}value", reader.place(-1), f"{len(data)} bytes, but the variable has {width}")
+            yield data.ljust(width)
 
 
 def _take(reader: FieldReader, path: str, names: Sequence[str]) -> None:
@@ -267,21 +280,6 @@ def _take(reader: FieldReader, path: str, names: Sequence[str]) -> None:
         if name == "record" and found != MessageKind.OBSERVATIONS:
             why = f"{found}, but the type of record is {MessageKind.OBSERVATIONS.value}"
             raise WireError(f"{path}{name}", reader.place(-1), why)
-
-
-def _value(reader: FieldReader, path: str, *, is_numeric: bool, width: int) -> bytes:
-    if (reader.integer(f"{path}vtype") == _NUMERIC) != is_numeric:
-        kind = "numeric" if is_numeric else "character"
-        raise WireError(f"{path}vtype", reader.place(-1), f"a value of another type than its variable, which is {kind}")
-    if not is_numeric:
-        data = reader.string(f"{path}value")
-        if len(data) > width:
-            raise WireError(f"{path}value", reader.place(-1), f"{len(data)} bytes, but the variable has {width}")
-        return data.ljust(width)
-    number = reader.field(f"{path}value")
-    if number.type != "F64":
-        raise WireError(f"{path}value", reader.place(-1), f"{number.type} instead of F64")
-    return number.written or np.array(number.value, ">f8").tobytes()
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

@@ -287,7 +287,13 @@ def _digits(column: pa.Array) -> _Digits:
         finite = pc.is_finite(column).fill_null(fill_value=True).to_numpy(zero_copy_only=False)
         refuse_any(~finite, "a number that is not finite has no place in the order interface")
     texts = pc.fill_null(pc.cast(column, pa.string()), "0")
-    rows, by_place = _characters(texts)
+    ends, data = buffers(texts)
+    sizes = np.diff(ends).astype(np.uint8)
+    width = max(int(sizes.max(initial=0)), 1)
+    rows = np.zeros((len(texts), width), np.uint8)
+    rows[np.arange(width, dtype=np.uint8) < sizes[:, None]] = data
+
+    by_place = np.ascontiguousarray(rows.T)
     numbers = by_place - np.uint8(_0)
     are_digits = numbers < 10
     is_mark = (by_place | 0x20) == _E
@@ -313,13 +319,3 @@ def _from_first(flags: Flags) -> Flags:
     for before, place in pairwise(flags):
         np.logical_or(before, place, out=place)
     return flags
-
-
-def _characters(texts: pa.StringArray) -> tuple[Bytes, Bytes]:
-    """Return the characters of texts, with zero bytes after them: as rows by places, and as places by rows."""
-    ends, data = buffers(texts)
-    sizes = np.diff(ends).astype(np.uint8)
-    width = max(int(sizes.max(initial=0)), 1)
-    rows = np.zeros((len(texts), width), np.uint8)
-    rows[np.arange(width, dtype=np.uint8) < sizes[:, None]] = data
-    return rows, np.ascontiguousarray(rows.T)

@@ -190,15 +190,12 @@ def contents(message: PhysicalMessage) -> list[SegmentContent]:
             at += PartHeader.SIZE
             parts[kind] = PartPlace(part, at)
             at += len(part.buffer) + len(part.fill)
-        found.append(SegmentContent(number, segment.header, parts, manner, _statement(parts, message)))
+
+        parsids = (parts[kind].part.buffer[:PARSID_SIZE] for kind in _STATEMENTS if kind in parts)
+        identifier = next((each for each in (message.group_id, *parsids, message.correl_id) if any(each)), b"")
+        statement = bytes(identifier[:KEY_SIZE]).ljust(KEY_SIZE, b"\0") if identifier else b""
+        found.append(SegmentContent(number, segment.header, parts, manner, statement))
     return found
-
-
-def _statement(parts: Mapping[int, PartPlace], message: PhysicalMessage) -> bytes:
-    """Return the key of the statement that a segment belongs to; empty where nothing identifies it."""
-    parsids = (parts[kind].part.buffer[:PARSID_SIZE] for kind in _STATEMENTS if kind in parts)
-    identifiers = next((each for each in (message.group_id, *parsids, message.correl_id) if any(each)), b"")
-    return bytes(identifiers[:KEY_SIZE]).ljust(KEY_SIZE, b"\0") if identifiers else b""
 
 
 def _check_return(content: SegmentContent) -> None:
