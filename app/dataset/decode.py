@@ -262,7 +262,6 @@ def _inexact(numbers: Numbers, column: Column, first: int) -> str:
 
 
 def _sample(blocks: Blocks, length: int) -> Bytes:
-    """Return the first observations."""
     wanted = max(length, min(length * observation_layout.SAMPLE_ROWS, BATCH_BYTES))
     taken = bytearray()
     for block in blocks if wanted else ():

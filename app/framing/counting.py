@@ -46,8 +46,8 @@ class Rule(NamedTuple):
     @property
     def name(self) -> str:
         """The name, such as `attachment+header`."""
-        beside = ["header"] * self.header + ["application-message"] * self.application
-        return "+".join(["all-attachments" if self.all_attachments else "attachment", *beside])
+        others = ["header"] * self.header + ["application-message"] * self.application
+        return "+".join(["all-attachments" if self.all_attachments else "attachment", *others])
 
 
 RULES: Final = frozenset(Rule(*each) for each in product((False, True), repeat=3))

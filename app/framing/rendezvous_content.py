@@ -176,7 +176,7 @@ def _stored(
     named = {"sas.library": record.qualifier_1, "sas.member": record.qualifier_2, MAX_GEN: str(max_gen or "")}
     metadata = {key: text for key, text in named.items() if text}
     metadata |= {"sas.dialect": DIALECTS[0].name, "sas.obs_length": str(defined.definition.obs_length)}
-    metadata |= _beside(received, messages, defined, all_warnings)
+    metadata |= _index_metadata(received, messages, defined, all_warnings)
     blocks = _Blocks(received, messages["ATO"], defined)
     definition = replace(defined.definition, obs_length=blocks.length)
     how = Representation("big", "ieee", defined.charset)
@@ -218,7 +218,7 @@ class _Blocks:
             at = (at + len(block.data)) % max(self._shape.length, 1)
 
 
-def _beside(
+def _index_metadata(
     received: Received, messages: dict[str, list[int]], defined: _Defined, warnings: list[str]
 ) -> dict[str, str]:
     """Return indexes, as JSON, and the messages of integrity constraints.

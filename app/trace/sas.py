@@ -83,7 +83,6 @@ def _typed(name: str, kind: MessageKind) -> Possible:
 
 
 def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all texts of a layout with their rows."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, list):

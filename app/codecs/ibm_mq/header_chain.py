@@ -242,7 +242,6 @@ def _read(buffer: Buffer, data: Data, initial: Header, context: Context) -> Step
 
 
 def _transmitted(link: HeaderLink, buffer: Buffer, data: Data) -> Step:
-    """Return an MQXQH and the descriptor in it, and the description of what follows."""
     at = link.end
     descriptor, end = MQMD1.decode(buffer, at, link.context)
     if (descriptor.struc_id, descriptor.version) != ("MD", 1):

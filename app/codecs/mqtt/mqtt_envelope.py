@@ -125,7 +125,7 @@ def read(
             message = read_image(payload, source, framing.name, received_at)
         except WireError as error:
             raise InvalidInputError("bad-mq-image", error.row, error.at, error.why) from error
-        return _beside_image(message, correl_id, fields, others)
+        return _with_publish_properties(message, correl_id, fields, others)
     if not is_described and framing.needs_descriptor:
         unused = ", ".join(_given(correl_id, fields))
         why = f"the publish on {topic()!r} has no user property msg-type, and its payload is not an MQ image"
@@ -148,7 +148,7 @@ def read(
         raise InvalidInputError("bad-mq-header", error.row, error.at, error.why) from error
 
 
-def _beside_image(
+def _with_publish_properties(
     message: PhysicalMessage, correl_id: bytes | None, fields: Mapping[str, Any], others: Mapping[str, str]
 ) -> PhysicalMessage:
     """Return the message of an MQ image with the properties of its publish.

@@ -89,7 +89,7 @@ class _Template(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _template(shape: Shape, start: int, count: int, repeats: int) -> _Template:
-    """Return the fields of `count` values from variable `start` on, round and round."""
+    """Return the fields of `count` values from variable `start` on; the first variable follows the last."""
     data, mask = bytearray(), bytearray()
     ids: list[int] = []
     values: list[int] = []
