@@ -55,7 +55,7 @@ class GroupPlace(NamedTuple):
     @property
     def key(self) -> int:
         if self.units is not None:
-            return PIECES_FROM | self.message << _MESSAGE_SHIFT | self.offset << _OFFSET_SHIFT | self._flags
+            return self.first | self.offset << _OFFSET_SHIFT | self.units << 1 | self.is_last
         return self.message if self.is_whole else self.message << 32 | self.offset << 1 | self.is_last
 
     @property
@@ -74,10 +74,6 @@ class GroupPlace(NamedTuple):
     def behind(self) -> int:
         """The lowest key of a piece that begins after the place."""
         return self.first + (self.offset + 1 << _OFFSET_SHIFT)
-
-    @property
-    def _flags(self) -> int:
-        return (self.units or 0) << 1 | self.is_last
 
 
 class Contradiction(NamedTuple):

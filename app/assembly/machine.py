@@ -209,7 +209,12 @@ class Assembly:
     def parts(self, source: str, event: PartsArrived, positions: Sequence[int]) -> tuple[Effect, ...]:
         """Apply parts that were received together, at these packed places."""
         effects = self.take_parts(source, event, positions)
-        return self._one_by_one(source, event, positions) if effects is None else effects
+        if effects is None:
+            effects = NOTHING
+            received = zip(event.sizes, event.received_at, positions, strict=True)
+            for sequence, (size, received_at, position) in enumerate(received, event.first):
+                effects += self._part(source, PartArrived(event.correl_id, sequence, size), position, received_at)
+        return effects
 
     def take_parts(self, source: str, event: PartsArrived, positions: Sequence[int]) -> tuple[Effect, ...] | None:
         """Take parts that were received together, if all of them are new and allowed. Otherwise return None: each must
@@ -237,15 +242,6 @@ class Assembly:
         attachment.last_position = max(attachment.last_position, positions[-1])
         attachment.last_received_at = max(attachment.last_received_at, *event.received_at)
         return self._check_complete(attachment)
-
-    def _one_by_one(self, source: str, event: PartsArrived, positions: Sequence[int]) -> tuple[Effect, ...]:
-        effects: tuple[Effect, ...] = ()
-        for place, (size, received_at, position) in enumerate(
-            zip(event.sizes, event.received_at, positions, strict=True)
-        ):
-            part = PartArrived(event.correl_id, event.first + place, size)
-            effects += self._part(source, part, position, received_at)
-        return effects
 
     def _group_part(self, source: str, event: GroupPart, position: int, received_at: int) -> tuple[Effect, ...]:
         if event.message > self.limits.parts:

@@ -45,22 +45,18 @@ class Parts:
         self._known_up_to: dict[str, int] = {}
         self.has_less = False
         for first, length, position in runs or ():
-            if first > self.highest():
-                self._append(first, length, position)
+            if first <= self.highest():
+                for place in range(length):
+                    if self._insert(first + place, position + place) is not None:
+                        self._move(first + place, position + place)
                 continue
-            for place in range(length):
-                if self._insert(first + place, position + place) is not None:
-                    self._move(first + place, position + place)
-
-    def _append(self, first: int, length: int, position: int) -> None:
-        """Add parts with sequence numbers after all others, as `_insert` would one by one."""
-        if self._firsts and first == self.highest() + 1 and position == self._positions[-1] + self._lengths[-1]:
-            self._lengths[-1] += length
-        else:
-            self._firsts.append(first)
-            self._lengths.append(length)
-            self._positions.append(position)
-        self._counted(first, length)
+            if self._firsts and first == self.highest() + 1 and position == self._positions[-1] + self._lengths[-1]:
+                self._lengths[-1] += length
+            else:
+                self._firsts.append(first)
+                self._lengths.append(length)
+                self._positions.append(position)
+            self._counted(first, length)
 
     def _counted(self, first: int, length: int) -> None:
         """Count parts with consecutive sequence numbers, also by the byte orders in which they can be written."""
@@ -136,9 +132,9 @@ class Parts:
 
     def _freshen(self, first: int, length: int, position: int) -> None:
         if self._fresh:
-            before, so_many, start = self._fresh[-1]
-            if first == before + so_many and position == start + so_many:
-                self._fresh[-1] = PartRun(before, so_many + length, start)
+            begin, fresh, start = self._fresh[-1]
+            if first == begin + fresh and position == start + fresh:
+                self._fresh[-1] = PartRun(begin, fresh + length, start)
                 return
         self._fresh.append(PartRun(first, length, position))
 
@@ -188,7 +184,10 @@ class Parts:
 
     def is_one_to(self, expected: int) -> bool:
         """Tell whether exactly the sequence numbers 1..expected are there, in either byte order of the four bytes."""
-        return self.count == expected and (self._spans(expected) or self._swapped_span(expected))
+        if self.count != expected or self._spans(expected):
+            return self.count == expected
+        swapped = [little_endian(sequence) for sequence, _ in self]
+        return min(swapped) == 1 and max(swapped) == expected
 
     def in_order(self, expected: int) -> Iterator[int]:
         """Return the packed positions of parts 1..expected; `is_one_to(expected)` must hold."""
@@ -227,20 +226,16 @@ class Parts:
         if self.count <= expected:
             return [] if self.is_one_to(expected) else None
         for order in (likely, LITTLE if likely == BIG else BIG):
-            if self._has_all(expected, order):
+            # The search continues at the part that the last one did not find: many strays cost no more than they bring.
+            known = self._known_up_to.get(order, 0)
+            while known < expected and self.find(number_in(order, known + 1)) is not None:
+                known += 1
+            self._known_up_to[order] = known
+            if known >= expected:
                 strays = [part for part in self if number_in(order, part[0]) > expected]
                 self._keep([part for part in self if number_in(order, part[0]) <= expected])
                 return strays
         return None
-
-    def _has_all(self, expected: int, order: str) -> bool:
-        """Tell whether all of 1..expected are there in a byte order. The search continues at the part that the last one
-        did not find, so that many strays cost no more than they bring."""
-        known = self._known_up_to.get(order, 0)
-        while known < expected and self.find(number_in(order, known + 1)) is not None:
-            known += 1
-        self._known_up_to[order] = known
-        return known >= expected
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         for first, length, position in zip(self._firsts, self._lengths, self._positions, strict=True):
@@ -249,10 +244,6 @@ class Parts:
 
     def _spans(self, expected: int) -> bool:
         return expected == 0 or (self._firsts[0] == 1 and self.highest() == expected)
-
-    def _swapped_span(self, expected: int) -> bool:
-        swapped = [little_endian(sequence) for sequence, _ in self]
-        return min(swapped) == 1 and max(swapped) == expected
 
 
 def gaps(runs: Iterable[tuple[int, int]], expected: int | None, limit: int) -> list[tuple[int, int]]:

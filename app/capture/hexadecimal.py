@@ -25,7 +25,7 @@ from typing import NamedTuple
 from app.capture.capture_entries import BoundedLine, Entry, LineError, Origin, RefusedEntry, SkippedEntry
 from app.codecs.ibm_mq.image import is_image
 from app.codecs.mqtt import mqtt_envelope, properties
-from app.codecs.mqtt.packets import ControlPacket, PacketType, Publish, Version, packets, read_publish
+from app.codecs.mqtt.packets import ControlPacket, PacketType, Version, packets, read_publish
 from app.codecs.rendezvous import rendezvous_envelope
 from app.codecs.rendezvous.daemon import DaemonMessageKind, is_frame, read_frame
 from app.codecs.rendezvous.fields import message_end
@@ -121,25 +121,20 @@ def _mqtt_entries(found: CapturedBytes, origin: Origin, version: Version | None)
     try:
         for packet in packets(data, version):
             at = packet.at
-            if packet.type is PacketType.PUBLISH:
-                publish = read_publish(data, packet, version or _version(data, packet))
-                yield _read_publish(publish, unread, origin, found.line)
-            else:
+            if packet.type is not PacketType.PUBLISH:
                 yield SkippedEntry(packet.type.name)
+            else:
+                publish = read_publish(data, packet, version or _version(data, packet))
+                body, given, topic = publish.payload, publish.properties, partial(str, publish.topic)
+                try:
+                    message = mqtt_envelope.read(body, given, unread.source, origin.framing, received_at, topic)
+                except InvalidInputError as error:
+                    yield RefusedEntry(unread._replace(body=body), error.code, str(error), found.line)
+                else:
+                    yield origin.completed(message)
             at = packet.end
     except WireError as error:
         yield RefusedEntry(unread._replace(body=data[at:]), "bad-mqtt-packet", str(error), found.line)
-
-
-def _read_publish(
-    publish: Publish, unread: PhysicalMessage, origin: Origin, line: int
-) -> PhysicalMessage | RefusedEntry:
-    payload, source, topic = publish.payload, unread.source, partial(str, publish.topic)
-    try:
-        message = mqtt_envelope.read(payload, publish.properties, source, origin.framing, unread.received_at, topic)
-    except InvalidInputError as error:
-        return RefusedEntry(unread._replace(body=payload), error.code, str(error), line)
-    return origin.completed(message)
 
 
 def _version(data: memoryview, packet: ControlPacket) -> Version:

@@ -129,7 +129,7 @@ def read(lines: Iterable[BoundedLine], origin: Origin) -> Iterator[Entry]:
     """
     draft: _Draft | None = None
     for line in lines:
-        if draft is not None and draft.goes_on(line):
+        if draft is not None and draft.add_digits(line):
             continue
         if not line.content.strip(b" \t") or line.content.startswith(b"*"):
             continue
@@ -160,7 +160,7 @@ class _Draft:
             return False
         return self._body is not None or line.content[:5] in self._given
 
-    def goes_on(self, line: BoundedLine) -> bool:
+    def add_digits(self, line: BoundedLine) -> bool:
         """Add a line of digits to a body that has begun, as nearly all lines are. Return false for any other line."""
         content, body = line.content, self._body
         if body is None or self._refused or not content.startswith(b"X ") or len(body) + len(content) > LONGEST_MESSAGE:
@@ -279,11 +279,11 @@ def _string(content: bytes) -> bytes:
     return _ESCAPED.sub(rb"\1", found[1])
 
 
-def _text_line(content: bytes) -> bytes:
-    return content[2:] + b"\n"
-
-
-_READ_BODY: dict[bytes, Callable[[bytes], bytes]] = {b"X": _hexadecimal, b"S": _string, b"T": _text_line}
+_READ_BODY: dict[bytes, Callable[[bytes], bytes]] = {
+    b"X": _hexadecimal,
+    b"S": _string,
+    b"T": lambda content: content[2:] + b"\n",
+}
 
 
 def _blanks_end(content: bytes, at: int) -> int:

@@ -251,7 +251,7 @@ def _damaged(cells: Bytes, rows: NDArray[np.bool_]) -> pa.BinaryArray | None:
 
 def _encoded(strings: pa.StringArray, charset: str) -> tuple[NDArray[np.int32], Bytes]:
     """Return offsets and data of non-null strings in a character set. Raises BadValueError."""
-    if _is_one_way(charset):
+    if codecs.lookup(charset).name in _ONE_WAY_CODECS:
         changed = pc.match_substring_regex(strings, _ONE_WAY).to_numpy(zero_copy_only=False)
         refuse_any(changed, f"a yen sign or an overline is not in character set {charset}")
     offsets, data = buffers(strings)
@@ -266,13 +266,9 @@ def _encoded(strings: pa.StringArray, charset: str) -> tuple[NDArray[np.int32], 
     return _each_encoded(strings, charset)
 
 
+_ONE_WAY_CODECS = frozenset({"euc_jp", "shift_jis"})
 _ONE_WAY = "[\u00a5\u203e]"
-"""The characters that Python's Japanese codecs write as the backslash and the tilde of ASCII."""
-
-
-@cache
-def _is_one_way(charset: str) -> bool:
-    return codecs.lookup(charset).name in {"euc_jp", "shift_jis"}
+"""The characters that these codecs write as the backslash and the tilde of ASCII."""
 
 
 def _single_encoded(

@@ -156,7 +156,11 @@ def _planned(
     entries = {**own.metadata, **metadata}
     if rows.name != "packed":
         entries["sas.layout"] = rows.name
-    entries = _warned(entries, *warnings, *_label_warnings(definition, variables))
+    labels = {"the data set": definition.label} | {variable.name: variable.label for variable in variables}
+    if odd := [name for name, label in labels.items() if checks.has_controls(label)]:
+        more = f" and {len(odd) - 5} more" if odd[5:] else ""
+        warnings = [*warnings, f"labels with control characters: of {', '.join(odd[:5])}{more}"]
+    entries = _warned(entries, *warnings)
     plan = (own if known is None else known.last).of(definition, entries)
     plans[how, rows] = PlannedColumn(own, plan)
     return plan
@@ -173,14 +177,6 @@ def _plan(
     }
     columns = schema.columns(variables, rows.offsets)
     return DecodingPlan(columns, rows, definition.observations, definition.obs_length, how, entries)
-
-
-def _label_warnings(definition: DataSetDefinition, variables: Sequence[Variable]) -> Iterator[str]:
-    labels = {"the data set": definition.label} | {variable.name: variable.label for variable in variables}
-    found = [name for name, label in labels.items() if checks.has_controls(label)]
-    if found:
-        more = f" and {len(found) - 5} more" if found[5:] else ""
-        yield f"labels with control characters: of {', '.join(found[:5])}{more}"
 
 
 def _warned(metadata: Mapping[str, str], *warnings: str) -> dict[str, str]:
@@ -266,7 +262,6 @@ def _inexact(numbers: Numbers, column: Column, first: int) -> str:
 
 
 def _sample(blocks: Blocks, length: int) -> Bytes:
-    """Return the first observations."""
     wanted = max(length, min(length * observation_layout.SAMPLE_ROWS, BATCH_BYTES))
     taken = bytearray()
     for block in blocks if wanted else ():

@@ -145,23 +145,18 @@ def sas_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
 
 def listing(found: DataSetDescription) -> str:
     """Return the lines of PROC CONTENTS, as far as a data set's messages contain the information."""
-    return "\n".join(_lines(found)) + "\n"
-
-
-def _lines(found: DataSetDescription) -> Iterator[str]:
-    yield _title("The CONTENTS Procedure")
-    yield ""
-    yield from _attributes(found)
-    yield from _section("Alphabetic List of Variables and Attributes", *_variable_table(found.variables))
+    lines = [_title("The CONTENTS Procedure"), "", *_attributes(found)]
+    lines += _section("Alphabetic List of Variables and Attributes", *_variable_table(found.variables))
     if found.indexes:
         rows = [[index.name, str(len(index.variables)), " ".join(index.variables)] for index in found.indexes]
-        yield from _section("Alphabetic List of Indexes and Attributes", ["Index", "# of Variables", "Variables"], rows)
+        lines += _section("Alphabetic List of Indexes and Attributes", ["Index", "# of Variables", "Variables"], rows)
     if found.sort_key:
         key = " ".join("DESCENDING " * each.descending + each.variable for each in found.sort_key)
         rows = [["Sortedby", key], ["Character Set", found.attributes.get("sort_collating", "")]]
-        yield from _section("Sort Information", [], rows)
+        lines += _section("Sort Information", [], rows)
     if found.remarks:
-        yield from _section("Warnings", [], [[remark] for remark in found.remarks])
+        lines += _section("Warnings", [], [[remark] for remark in found.remarks])
+    return "\n".join(lines) + "\n"
 
 
 def _attributes(found: DataSetDescription) -> Iterator[str]:

@@ -176,9 +176,14 @@ def _variable(field: pa.Field, needed: int | None, into: tuple[str, FloatFormat]
     numeric_type = sas_columns.numeric_type(field.type)
     if numeric_type is None and not sas_columns.is_text(field.type):
         raise InvalidInputError("column-type", field.name, -1, f"type {field.type} has no counterpart in SAS")
-    length = (
-        _numeric_length(field.name, entries, *into) if numeric_type else _character_length(field.name, entries, needed)
-    )
+    if numeric_type is not None:
+        length = _numeric_length(field.name, entries, *into)
+    else:
+        kept = _integer(entries, "sas.length", 0) if entries.get("sas.type") == "character" else 0
+        length = max(kept, needed or 0)
+        if not 1 <= length <= LONGEST_CHARACTER:
+            why = f"a character variable cannot have length {length}"
+            raise InvalidInputError("variable-length", field.name, -1, why)
     inferred = numeric_type.format if numeric_type else SasFormat()
     output = format_names.parse(entries["sas.format"]) if "sas.format" in entries else inferred
     read = format_names.parse(entries.get("sas.informat", ""))
@@ -207,14 +212,6 @@ def _numeric_length(column: str, entries: Mapping[str, str], source: str, target
         return length
     # An IBM float has up to 4 bits more fraction than an IEEE one of the same length, and may have length 2.
     return min(8, length + 1) if source == "ibm" else max(3, length)
-
-
-def _character_length(column: str, entries: Mapping[str, str], needed: int | None) -> int:
-    kept = _integer(entries, "sas.length", 0) if entries.get("sas.type") == "character" else 0
-    length = max(kept, needed or 0)
-    if not 1 <= length <= LONGEST_CHARACTER:
-        raise InvalidInputError("variable-length", column, -1, f"a character variable cannot have length {length}")
-    return length
 
 
 def _text(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:

@@ -7,7 +7,7 @@ Sources: SAS, "Formats by Category"; the tables of pandas, pyreadstat and haven.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -79,18 +79,14 @@ _NATIONAL: Mapping[str, Kind] = {
 }
 
 
-def _entries() -> Iterator[tuple[str, Kind]]:
-    yield from ((name, "date") for name in _DATES.split())
-    yield from ((name, "datetime") for name in _DATETIMES.split())
-    yield from ((name, "time") for name in _TIMES.split())
-    yield "TOD", "time-of-day"
-    for name, separators in _WITH_SEPARATOR.items():
-        yield from ((name + separator, "date") for separator in ["", *separators])
-    for language in _LANGUAGES.split():
-        yield from ((language + name, kind) for name, kind in _NATIONAL.items())
-
-
-KINDS: Mapping[str, Kind] = dict(_entries())
+KINDS: Mapping[str, Kind] = {
+    **dict.fromkeys(_DATES.split(), "date"),
+    **dict.fromkeys(_DATETIMES.split(), "datetime"),
+    **dict.fromkeys(_TIMES.split(), "time"),
+    "TOD": "time-of-day",
+    **{name + each: "date" for name, separators in _WITH_SEPARATOR.items() for each in ["", *separators]},
+    **{language + name: kind for language in _LANGUAGES.split() for name, kind in _NATIONAL.items()},
+}
 """The kinds by the base name of a format, in capitals."""
 
 

@@ -69,7 +69,14 @@ class Numbers(NamedTuple):
 def read(cells: Bytes, order: ByteOrder, float_format: FloatFormat = "ieee", charset: str = "latin-1") -> Numbers:
     """Return the numbers of a column given as rows by length bytes. `charset` is the character set of the data set's
     texts."""
-    words = _words(cells, order)
+    rows, length = cells.shape
+    stored = "<u8" if order == "little" else ">u8"
+    if length == 8 and cells.strides[1] == 1:
+        words = cells.view(stored).reshape(rows).astype(np.uint64)
+    else:
+        padded = np.zeros((rows, 8), np.uint8)
+        padded[:, _kept(length, order)] = cells
+        words = padded.view(stored).reshape(rows).astype(np.uint64, copy=False)
     if float_format == "ibm":
         return _read_ibm(words, charset)
     doubles = words.view(np.float64)
@@ -210,16 +217,6 @@ def _to_ibm(doubles: Doubles, absent: NDArray[np.bool_]) -> Words:
         refuse_any(unusual & ~(zero | absent), "the value is beyond the range of IBM floats (5.4e-79 to 7.2e75)")
         ibm[zero] = 0
     return ibm
-
-
-def _words(cells: Bytes, order: ByteOrder) -> Words:
-    rows, length = cells.shape
-    dtype = "<u8" if order == "little" else ">u8"
-    if length == 8 and cells.strides[1] == 1:
-        return cells.view(dtype).reshape(rows).astype(np.uint64)
-    padded = np.zeros((rows, 8), np.uint8)
-    padded[:, _kept(length, order)] = cells
-    return padded.view(dtype).reshape(rows).astype(np.uint64, copy=False)
 
 
 def _kept(length: int, order: ByteOrder) -> slice:

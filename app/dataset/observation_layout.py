@@ -156,12 +156,7 @@ def _candidates(obs_length: int, variables: Sequence[Variable]) -> Iterator[RowL
             at += variables[index].length
         if (first := tuple(offsets)) != packed:
             yield RowLayout("numerics-first", first)
-    aligned, end = _aligned(variables)
-    if spare > 0 and end == obs_length and aligned != packed:
-        yield RowLayout("aligned", aligned)
 
-
-def _aligned(variables: Sequence[Variable]) -> tuple[tuple[int, ...], int]:
     offsets = []
     at = 0
     for variable in variables:
@@ -169,7 +164,8 @@ def _aligned(variables: Sequence[Variable]) -> tuple[tuple[int, ...], int]:
             at += -at % 8
         offsets.append(at)
         at += variable.length
-    return tuple(offsets), at + -at % 8
+    if spare > 0 and at + -at % 8 == obs_length and (aligned := tuple(offsets)) != packed:
+        yield RowLayout("aligned", aligned)
 
 
 def _usual(cells: Bytes, how: Representation) -> float:

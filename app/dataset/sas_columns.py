@@ -43,10 +43,6 @@ def _integers(column: pa.Array) -> Doubles:
     return values.astype(np.float64)
 
 
-def _booleans(column: pa.Array) -> Doubles:
-    return _integers(pc.cast(column, pa.uint8()))
-
-
 def _days(column: pa.Array) -> Doubles:
     return _integers(pc.cast(pc.cast(column, pa.date32()), pa.int32())) + temporal_columns.DAYS_1960_TO_1970
 
@@ -57,18 +53,18 @@ def _spans(column: pa.Array, origin: int = 0) -> Doubles:
     return temporal_columns.seconds(ticks.astype(np.int64, copy=False), _UNITS[column.type.unit], origin)
 
 
-def _instants(column: pa.Array) -> Doubles:
-    return _spans(column, temporal_columns.SECONDS_1960_TO_1970)
-
-
 _NUMERIC_TYPES = (
     NumericType(pa.types.is_floating, _plain),
     NumericType(pa.types.is_integer, _integers),
-    NumericType(pa.types.is_boolean, _booleans),
+    NumericType(pa.types.is_boolean, lambda column: _integers(pc.cast(column, pa.uint8()))),
     NumericType(pa.types.is_decimal, _plain),
     NumericType(pa.types.is_null, _plain),
     NumericType(pa.types.is_date, _days, SasFormat("DATE", 9)),
-    NumericType(pa.types.is_timestamp, _instants, SasFormat("DATETIME", 20)),
+    NumericType(
+        pa.types.is_timestamp,
+        lambda column: _spans(column, temporal_columns.SECONDS_1960_TO_1970),
+        SasFormat("DATETIME", 20),
+    ),
     NumericType(pa.types.is_time, _spans, SasFormat("TIME", 8)),
     NumericType(pa.types.is_duration, _spans, SasFormat("TIME", 8)),
 )

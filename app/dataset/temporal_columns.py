@@ -70,19 +70,11 @@ def _instants(values: Doubles) -> NDArray[np.int64] | None:
     return None if ticks is None else ticks - SECONDS_1960_TO_1970 * _MICROSECONDS
 
 
-def _clock(values: Doubles) -> NDArray[np.int64] | None:
-    return _ticks(values) if _within(values, 0, SECONDS_A_DAY, but_last=True) else None
-
-
-def _spans(values: Doubles) -> NDArray[np.int64] | None:
-    return _ticks(values) if _within(values, -_LONGEST_SPAN, _LONGEST_SPAN) else None
-
-
 _STORED: Mapping[Moment, Callable[[Doubles], NDArray[np.int32] | NDArray[np.int64] | None]] = {
     "date32": _days,
     "timestamp": _instants,
-    "time64": _clock,
-    "duration": _spans,
+    "time64": lambda values: _ticks(values) if _within(values, 0, SECONDS_A_DAY, but_last=True) else None,
+    "duration": lambda values: _ticks(values) if _within(values, -_LONGEST_SPAN, _LONGEST_SPAN) else None,
 }
 
 

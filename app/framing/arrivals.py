@@ -8,15 +8,11 @@ from app.framing.registry import find_framing
 from app.model.message import DELIVERY, GAP, REPLAYED, UNREADABLE, PhysicalMessage
 
 
-def _no_options(_source: str) -> ArrivalOptions:
-    return NO_OPTIONS
-
-
 class ArrivalsBySource:
     """What numbers the messages of each source, where their framing has them numbered. A source hands its messages over
     in one thread at a time. `options` returns how its messages are numbered."""
 
-    def __init__(self, options: Callable[[str], ArrivalOptions] = _no_options) -> None:
+    def __init__(self, options: Callable[[str], ArrivalOptions] = lambda _source: NO_OPTIONS) -> None:
         self._options = options
         self._found: dict[tuple[str, str], Arrivals | None] = {}
         self._of_source: dict[str, list[Arrivals]] = {}
@@ -26,7 +22,10 @@ class ArrivalsBySource:
 
         One that its transport could not read may have been any message: it interrupts what its source is receiving.
         """
-        if not any(self._matters(*kind) for kind in {(message.source, message.framing) for message in messages}):
+        if not any(
+            source in self._of_source if framing == UNREADABLE else self._of(source, framing) is not None
+            for source, framing in {(message.source, message.framing) for message in messages}
+        ):
             return messages
         found: list[PhysicalMessage] = []
         for message in messages:
@@ -67,10 +66,6 @@ class ArrivalsBySource:
         several = self._of_source.get(source, ())
         return {subject: rules for arrivals in several for subject, rules in arrivals.take_learned().items()}
 
-    def _matters(self, source: str, name: str) -> bool:
-        """Tell whether messages of a framing are numbered, or interrupt those that are."""
-        return source in self._of_source if name == UNREADABLE else self._of(source, name) is not None
-
     def _of(self, source: str, name: str) -> Arrivals | None:
         key = (source, name)
         if key not in self._found:
@@ -89,11 +84,13 @@ def _numbered(message: PhysicalMessage, numbering: Arrivals) -> Sequence[Physica
         numbering.interrupt(message)
         why = failure(error)
         return [message.unreadable(why.code, why.why)]
-    return found if len(found) == 1 else [_of_this_delivery(each, message) for each in found]
-
-
-def _of_this_delivery(found: PhysicalMessage, message: PhysicalMessage) -> PhysicalMessage:
-    """Return a message that is journalled with another one. If it was delivered before, it does not say how."""
-    if found.properties.get(DELIVERY) == message.properties.get(DELIVERY):
+    if len(found) == 1:
         return found
-    return found._replace(properties={name: value for name, value in found.properties.items() if name != DELIVERY})
+    # A message that was delivered before does not say how.
+    delivery = message.properties.get(DELIVERY)
+    return [
+        each
+        if each.properties.get(DELIVERY) == delivery
+        else each._replace(properties={name: value for name, value in each.properties.items() if name != DELIVERY})
+        for each in found
+    ]

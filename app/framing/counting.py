@@ -46,8 +46,8 @@ class Rule(NamedTuple):
     @property
     def name(self) -> str:
         """The name, such as `attachment+header`."""
-        beside = ["header"] * self.header + ["application-message"] * self.application
-        return "+".join(["all-attachments" if self.all_attachments else "attachment", *beside])
+        others = ["header"] * self.header + ["application-message"] * self.application
+        return "+".join(["all-attachments" if self.all_attachments else "attachment", *others])
 
 
 RULES: Final = frozenset(Rule(*each) for each in product((False, True), repeat=3))
@@ -169,7 +169,7 @@ class SubjectCounting(Generic[T]):
         whole = frozenset(
             rule for rule in RULES if all(ended.is_whole(rule, each) for each in self._ended_by(rule, ended))
         )
-        evidence = [ended.came[each].whole for each in self._ended_by_any(whole, ended)]
+        evidence = [ended.came[each].whole for each in {each for rule in whole for each in self._ended_by(rule, ended)}]
         standing = {rule for rule in self.rules if ended.is_possible(rule)}
         if Completeness.CONTRADICTED in evidence or not whole:
             return
@@ -190,9 +190,6 @@ class SubjectCounting(Generic[T]):
     def _ended_by(rule: Rule, ended: LastMessage) -> Iterable[int]:
         """Return the attachments that a last message ends by a rule."""
         return range(len(ended.came)) if rule.all_attachments else (len(ended.came) - 1,)
-
-    def _ended_by_any(self, rules: Iterable[Rule], ended: LastMessage) -> Iterable[int]:
-        return sorted({each for rule in rules for each in self._ended_by(rule, ended)})
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 

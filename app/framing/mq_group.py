@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import NamedTuple
 
 from app.codecs.ibm_mq.constants import (
     MQ_NO_ID,
@@ -45,7 +44,7 @@ from app.model.errors import InvalidInputError
 from app.model.event import Event, GroupPart
 from app.model.framing_facts import FramingTraits
 from app.model.message import NO_PROPERTIES, PhysicalMessage
-from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, GroupedAs, OutgoingAttachment
+from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, OutgoingAttachment
 
 HIGHEST = 999_999_999
 """The highest MsgSeqNumber and the highest Offset."""
@@ -74,7 +73,7 @@ def read(message: PhysicalMessage) -> GroupPart:
         )
     key = attachment_key(message)
     flags = message.msg_flags
-    if (fault := _number_fault(message) or (_segment_fault(message) if flags & _SEGMENTED else None)) is not None:
+    if (fault := _number_fault(message) or _segment_fault(message)) is not None:
         raise InvalidInputError("bad-grouping", *fault)
     return GroupPart(
         _definition(message, key),
@@ -121,6 +120,8 @@ def _number_fault(message: PhysicalMessage) -> _Fault | None:
 
 
 def _segment_fault(message: PhysicalMessage) -> _Fault | None:
+    if not message.msg_flags & _SEGMENTED:
+        return None
     size, original = len(message.body), message.original_length
     if original not in {MQOL_UNDEFINED, size}:
         return "original_length", -1, f"the segment had {original} bytes and has {size}: it was truncated or converted"
@@ -153,12 +154,6 @@ def _sound(properties: Mapping[str, str], name: str) -> str | None:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-class _Place(NamedTuple):
-    msg_seq_number: int
-    offset: int
-    msg_flags: int
-
-
 def messages(delivery: DeliveryRecord, how: FramingOptions, bodies: Bodies) -> Iterator[PhysicalMessage]:
     """Make all physical messages of a delivery: each attachment is a group, or one message in segments.
 
@@ -171,7 +166,11 @@ def messages(delivery: DeliveryRecord, how: FramingOptions, bodies: Bodies) -> I
             raise InvalidInputError("too-large", "offset", -1, why)
         text = attachment.kind is AttachmentKind.TEXT_FILE
         given = properties(attachment)
-        for place, body in _placed(bodies(attachment), how.group):
+        offset = 0
+        for number, (body, is_last) in enumerate(_with_last(bodies(attachment)), 1):
+            flags = MQMF_SEGMENT if how.group == "segments" else MQMF_MSG_IN_GROUP
+            if is_last:
+                flags |= MQMF_LAST_SEGMENT if how.group == "segments" else MQMF_LAST_MSG_IN_GROUP
             yield PhysicalMessage(
                 source=delivery.destination,
                 framing=_TRAITS.name,
@@ -183,25 +182,12 @@ def messages(delivery: DeliveryRecord, how: FramingOptions, bodies: Bodies) -> I
                 encoding=how.encoding,
                 ccsid=how.ccsid if text else 0,
                 format=MQFMT_STRING if text else "",
-                properties=given if place.msg_seq_number == 1 and not place.offset else NO_PROPERTIES,
-                **place._asdict(),
+                properties=given if number == 1 else NO_PROPERTIES,
+                msg_seq_number=1 if how.group == "segments" else number,
+                offset=offset if how.group == "segments" else 0,
+                msg_flags=flags,
             )
-
-
-def properties(attachment: OutgoingAttachment) -> Mapping[str, str]:
-    """Return the properties that the first message of an attachment has, in addition to its descriptor."""
-    given = {FILE_NAME: attachment.qualifier_2, DESCRIPTION: attachment.description}
-    return {name: text for name, text in given.items() if text}
-
-
-def _placed(bodies: Iterator[bytes | memoryview], group: GroupedAs) -> Iterator[tuple[_Place, bytes | memoryview]]:
-    offset = 0
-    for number, (body, is_last) in enumerate(_with_last(bodies), 1):
-        if group == "segments":
-            yield _Place(1, offset, MQMF_SEGMENT | (MQMF_LAST_SEGMENT if is_last else 0)), body
-        else:
-            yield _Place(number, 0, MQMF_MSG_IN_GROUP | (MQMF_LAST_MSG_IN_GROUP if is_last else 0)), body
-        offset += len(body)
+            offset += len(body)
 
 
 def _with_last(bodies: Iterator[bytes | memoryview]) -> Iterator[tuple[bytes | memoryview, bool]]:
@@ -211,6 +197,12 @@ def _with_last(bodies: Iterator[bytes | memoryview]) -> Iterator[tuple[bytes | m
         yield body, False
         body = following
     yield body, True
+
+
+def properties(attachment: OutgoingAttachment) -> Mapping[str, str]:
+    """Return the properties that the first message of an attachment has, in addition to its descriptor."""
+    given = {FILE_NAME: attachment.qualifier_2, DESCRIPTION: attachment.description}
+    return {name: text for name, text in given.items() if text}
 
 
 # --- the framing ------------------------------------------------------------------------------------------------------

@@ -33,7 +33,14 @@ def runs_and_others(messages: Sequence[PhysicalMessage]) -> list[MessageRun | in
     is_other = np.ones(len(messages), np.bool_)
     is_other[rows] = False
     others = np.flatnonzero(is_other)
-    return _merged(_runs(rows, keys, sequences, sources, others), others)
+    merged: list[MessageRun | int] = []
+    done = 0
+    all_others: list[int] = others.tolist()
+    for before, run in _runs(rows, keys, sequences, sources, others):
+        merged += all_others[done:before]
+        merged.append(run)
+        done = before
+    return merged + all_others[done:]
 
 
 class _Numbered(NamedTuple):
@@ -63,7 +70,7 @@ def _runs(
     sources: _Numbered,
     others: npt.NDArray[np.int64],
 ) -> list[tuple[int, MessageRun]]:
-    """Return the runs, each with the number of other messages before it."""
+    """Return the runs, each with the number of other messages before it, and in the order of that."""
     if not len(rows):
         return []
     before, whose = np.searchsorted(others, rows), sources.values[rows]
@@ -93,15 +100,3 @@ def _runs(
             zip(before[begins].tolist(), whose[begins].tolist(), sequences[begins].tolist(), strict=True)
         )
     ]
-
-
-def _merged(runs: Sequence[tuple[int, MessageRun]], others: npt.NDArray[np.int64]) -> list[MessageRun | int]:
-    """Return the runs and the other rows, in order. `runs` are in the order of the number of others before them."""
-    merged: list[MessageRun | int] = []
-    done = 0
-    all_others: list[int] = others.tolist()
-    for before, run in runs:
-        merged += all_others[done:before]
-        merged.append(run)
-        done = before
-    return merged + all_others[done:]

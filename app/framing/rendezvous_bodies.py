@@ -66,10 +66,13 @@ class RendezvousBodies:
                 character_lengths=lengths_of(table, charset),
             )
             entries = encode.entries_of_data_set(table.schema_arrow)
-            definition = RendezvousDefinition(**asdict(described), max_gen=_number(entries, MAX_GEN))
+            max_gen = entries.get(MAX_GEN, "")
+            is_number = max_gen.isascii() and max_gen.isdigit() and len(max_gen) < 10
+            definition = RendezvousDefinition(**asdict(described), max_gen=int(max_gen) if is_number else 0)
+            unpadded = (replace(each, nsort=each.nsort.rstrip(b"\0").ljust(1, b"\0")) for each in variables)
             rows = encode.rows(batches_of(table), variables, order="big", charset=charset)
             yield rendezvous_messages.write_definition(definition, charset)
-            yield from rendezvous_messages.write_variables(map(_without_padding, variables), charset, limit)
+            yield from rendezvous_messages.write_variables(unpadded, charset, limit)
             yield from write_observations(_widened(rows, variables), Shape.of(variables), limit)
             found = (
                 rendezvous_indexes.RendezvousIndex(
@@ -90,10 +93,6 @@ def _fitting(records: Iterator[bytes], limit: int) -> Iterator[bytes]:
         if 0 in record:
             raise InvalidInputError("nul-in-text", "", -1, f"line {number:,} has a NUL: send the file as a binary file")
         yield record
-
-
-def _without_padding(variable: Variable) -> Variable:
-    return replace(variable, nsort=variable.nsort.rstrip(b"\0").ljust(1, b"\0"))
 
 
 def _widened(rows: Iterable[Body], variables: Iterable[Variable]) -> Iterator[Body]:
@@ -124,8 +123,3 @@ def _constraints(entries: Mapping[str, str]) -> Iterator[bytes]:
             at = end
     except (binascii.Error, WireError) as error:
         raise InvalidInputError("bad-constraints", CONSTRAINTS, -1, str(error)) from error
-
-
-def _number(entries: Mapping[str, str], key: str) -> int:
-    text = entries.get(key, "0")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0

@@ -18,7 +18,6 @@ from app.codecs.sas.numbered import message_name
 from app.codecs.sas.rendezvous_messages import RendezvousDefinition
 from app.codecs.sas.rendezvous_observations import Shape, read_observations
 from app.dataset import decode, indexes_and_constraints, schema
-from app.dataset.numeric import Bytes
 from app.dataset.observation_layout import Representation
 from app.framing import sas_evidence
 from app.framing.message_charsets import Stored, in_first_charset, store_table
@@ -173,7 +172,11 @@ def _stored(
     *warnings: str,
 ) -> Stored:
     all_warnings = list(warnings)
-    metadata = _metadata(record, received, messages, defined, all_warnings)
+    max_gen = defined.definition.max_gen
+    named = {"sas.library": record.qualifier_1, "sas.member": record.qualifier_2, MAX_GEN: str(max_gen or "")}
+    metadata = {key: text for key, text in named.items() if text}
+    metadata |= {"sas.dialect": DIALECTS[0].name, "sas.obs_length": str(defined.definition.obs_length)}
+    metadata |= _index_metadata(received, messages, defined, all_warnings)
     blocks = _Blocks(received, messages["ATO"], defined)
     definition = replace(defined.definition, obs_length=blocks.length)
     how = Representation("big", "ieee", defined.charset)
@@ -191,47 +194,31 @@ class _Blocks:
         self.length = sum(lengths)
         cells = zip(lengths, self._shape.widths, strict=True)
         kept = np.concatenate([np.arange(width) < length for length, width in cells] or [np.empty(0, np.bool_)])
+        # What is behind the length of a variable must be zeros.
         self._kept = None if kept.all() else kept
 
     def __iter__(self) -> Iterator[memoryview]:
+        each, total = max(len(self._defined.variables), 1), self._defined.definition.observations
         first = at = 0
         for body in self._received.bodies(self._numbers):
             block = read_observations(body, self._shape, first)
-            self._check(block.stated, block.values)
-            yield self._narrowed(block.data, at).data
+            # A message says the number of its values, its rows, or the observations of the data set.
+            stated, values = block.stated, block.values
+            if stated not in {values, total, total * each} and stated * each - values not in range(-each + 1, 2 * each):
+                why = f"{stated:,} observations by its number, which has {values:,} values of {each:,} variables"
+                raise InvalidInputError("observation-count", "ATO.count", -1, f"a message of {why}")
+            data = block.data
+            if self._kept is not None:
+                kept = np.resize(np.roll(self._kept, -at), len(data))
+                if data[~kept].any():
+                    raise _TooPrecise
+                data = np.ascontiguousarray(data[kept])
+            yield data.data
             first += block.values
             at = (at + len(block.data)) % max(self._shape.length, 1)
 
-    def _narrowed(self, data: Bytes, at: int) -> Bytes:
-        """Return the bytes that the lengths of the variables have; those after them must be zeros."""
-        if self._kept is None:
-            return data
-        kept = np.resize(np.roll(self._kept, -at), len(data))
-        if data[~kept].any():
-            raise _TooPrecise
-        return np.ascontiguousarray(data[kept])
 
-    def _check(self, stated: int, values: int) -> None:
-        """Make sure of the number that a message says: its values, its rows, or the observations of the data set."""
-        each = max(len(self._defined.variables), 1)
-        total = self._defined.definition.observations
-        if stated in {values, total, total * each} or (stated * each - values) in range(-each + 1, 2 * each):
-            return
-        why = f"a message of {stated:,} observations by its number, which has {values:,} values of {each:,} variables"
-        raise InvalidInputError("observation-count", "ATO.count", -1, why)
-
-
-def _metadata(
-    record: AttachmentRecord, received: Received, messages: dict[str, list[int]], defined: _Defined, warnings: list[str]
-) -> dict[str, str]:
-    metadata = {"sas.library": record.qualifier_1, "sas.member": record.qualifier_2}
-    metadata[MAX_GEN] = str(defined.definition.max_gen) if defined.definition.max_gen else ""
-    metadata = {key: text for key, text in metadata.items() if text}
-    metadata |= {"sas.dialect": DIALECTS[0].name, "sas.obs_length": str(defined.definition.obs_length)}
-    return metadata | _beside(received, messages, defined, warnings)
-
-
-def _beside(
+def _index_metadata(
     received: Received, messages: dict[str, list[int]], defined: _Defined, warnings: list[str]
 ) -> dict[str, str]:
     """Return indexes, as JSON, and the messages of integrity constraints.
@@ -249,15 +236,14 @@ def _beside(
             if name == "ATC":
                 for body in bodies:
                     rendezvous_indexes.read_constraints(body, defined.charset)
-            if bodies:
-                metadata[key] = _indexes(bodies, defined) if name == "ATI" else b64encode(b"".join(bodies)).decode()
+                if bodies:
+                    metadata[key] = b64encode(b"".join(bodies)).decode()
+            elif bodies:
+                found = [each for body in bodies for each in rendezvous_indexes.read_indexes(body, defined.charset)]
+                metadata[key] = indexes_and_constraints.written_indexes(
+                    data_set_messages.Index(each.upercmx, each.name, each.flags, len(each.keys), list(each.keys))
+                    for each in found
+                )
         except WireError as error:
             warnings.append(f"the {name} messages could not be read: {error}")
     return metadata
-
-
-def _indexes(bodies: Sequence[memoryview], defined: _Defined) -> str:
-    found = [each for body in bodies for each in rendezvous_indexes.read_indexes(body, defined.charset)]
-    return indexes_and_constraints.written_indexes(
-        data_set_messages.Index(each.upercmx, each.name, each.flags, len(each.keys), list(each.keys)) for each in found
-    )

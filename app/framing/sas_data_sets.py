@@ -174,7 +174,7 @@ def _stored(
 ) -> DataSetFacts:
     first = received.first
     how, warnings = _representation(received, defined)
-    metadata = _names(record, first, defined) | _beside(defined, messages, warnings)
+    metadata = _names(record, first, defined) | _index_metadata(defined, messages, warnings)
     plan = decode.first_plan(
         defined.definition, defined.variables, how, lambda: blocks, metadata, warnings, defined.plans
     )
@@ -295,14 +295,14 @@ def _names(record: AttachmentRecord, first: PhysicalMessage, defined: _Defined) 
     }
 
 
-def _beside(defined: _Defined, messages: Mapping[MessageKind, _Bodies], warnings: list[str]) -> dict[str, str]:
+def _index_metadata(defined: _Defined, messages: Mapping[MessageKind, _Bodies], warnings: list[str]) -> dict[str, str]:
     """Return the metadata of indexes, as JSON, and of integrity constraints, in base64, as their layout is not
     published.
 
     Data that cannot be read, or is too long, gives a warning; the data set is kept.
     """
     metadata = {}
-    for kind, key, shown in _BESIDE:
+    for kind, key, shown in _INDEX_READERS:
         bodies = messages[kind]
         if bodies.size > indexes_and_constraints.MOST_BYTES:
             warnings.append(f"{bodies.size:,} bytes of {kind.name.lower()} were not kept")
@@ -323,7 +323,7 @@ def _constraints(bodies: Sequence[memoryview], _: _Defined) -> str:
     return indexes_and_constraints.written_constraints(data_set_messages.read_constraints(bodies))
 
 
-_BESIDE: tuple[tuple[MessageKind, str, Callable[[Sequence[memoryview], _Defined], str]], ...] = (
+_INDEX_READERS: tuple[tuple[MessageKind, str, Callable[[Sequence[memoryview], _Defined], str]], ...] = (
     (MessageKind.INDEXES, indexes_and_constraints.INDEXES, _indexes),
     (MessageKind.CONSTRAINTS, indexes_and_constraints.CONSTRAINTS, _constraints),
 )

@@ -119,24 +119,20 @@ def _framed(
     delivery: DeliveryRecord, options: FramingOptions, bodies: Bodies
 ) -> Iterator[tuple[int, bytes, bytes | memoryview]]:
     dialect = Dialect.parse(options.dialect)
-    header = write_header(_announced(delivery), dialect, charset_of(options))
-    yield HEADER_MSG_TYPE, delivery.header_correl_id, header
-    yield SUBORDINATE_MSG_TYPE, delivery.message_correl_id, delivery.application_body or b""
-    for attachment in delivery.attachments:
-        sequence = 0
-        for sequence, body in enumerate(bodies(attachment), 1):
-            yield SUBORDINATE_MSG_TYPE, correlid.join(attachment.correl_id, sequence), body
-        yield SUBORDINATE_MSG_TYPE, correlid.join(attachment.correl_id, 0), write_count(sequence, dialect)
-
-
-def _announced(delivery: DeliveryRecord) -> MessageHeader:
-    return MessageHeader(
+    header = MessageHeader(
         header_correl_id=delivery.header_correl_id,
         original_msg_type=delivery.original_msg_type,
         original_correl_id=delivery.original_correl_id,
         message_correl_id=delivery.message_correl_id,
         attachments=tuple(attachment.definition for attachment in delivery.attachments),
     )
+    yield HEADER_MSG_TYPE, delivery.header_correl_id, write_header(header, dialect, charset_of(options))
+    yield SUBORDINATE_MSG_TYPE, delivery.message_correl_id, delivery.application_body or b""
+    for attachment in delivery.attachments:
+        sequence = 0
+        for sequence, body in enumerate(bodies(attachment), 1):
+            yield SUBORDINATE_MSG_TYPE, correlid.join(attachment.correl_id, sequence), body
+        yield SUBORDINATE_MSG_TYPE, correlid.join(attachment.correl_id, 0), write_count(sequence, dialect)
 
 
 # --- the framing ------------------------------------------------------------------------------------------------------

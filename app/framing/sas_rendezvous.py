@@ -154,7 +154,15 @@ def _framed(
 ) -> Iterator[tuple[bytes, bytes, int | None]]:
     """Return the CorrelId and the body of each message, and of a last message the number of parts."""
     base = correlid.join(delivery.header_correl_id[: correlid.KEY_SIZE], 0)
-    yield base, write_header(_announced(delivery), charset_of(options)), None
+    header = RendezvousHeader(
+        correlid_of(delivery.header_correl_id),
+        0,
+        BLANK_CORRELID,
+        correlid_of(delivery.message_correl_id),
+        len(delivery.attachments),
+        [entry_of(each.definition, correlid_of(each.correl_id)) for each in delivery.attachments],
+    )
+    yield base, write_header(header, charset_of(options)), None
     if delivery.application_body is not None:
         yield base, application(delivery.application_body), None
     for attachment in delivery.attachments:
@@ -175,17 +183,6 @@ def application(content: bytes | Sequence[MapItem]) -> bytes:
         return write_map([MapItem(CHAR, content)])
     read_map(content)
     return content
-
-
-def _announced(delivery: DeliveryRecord) -> RendezvousHeader:
-    return RendezvousHeader(
-        correlid_of(delivery.header_correl_id),
-        0,
-        BLANK_CORRELID,
-        correlid_of(delivery.message_correl_id),
-        len(delivery.attachments),
-        [entry_of(each.definition, correlid_of(each.correl_id)) for each in delivery.attachments],
-    )
 
 
 # --- the framing ------------------------------------------------------------------------------------------------------

@@ -107,11 +107,6 @@ def _fixed(text: str, _context: Context, value: str) -> str:
     return text.format(value)
 
 
-def _pattern(context: Context, _value: str) -> str:
-    pattern = str(context["pattern"])
-    return SENTENCES.get(pattern, f"does not have the form {pattern}")
-
-
 _WHOLE: Final = "give a whole number, not {}"
 _NUMBER: Final = "give a number, not {}"
 _BOOLEAN: Final = "give true or false, not {}"
@@ -163,5 +158,7 @@ _BY_TYPE: Final[Mapping[str, Callable[[Context, str], str]]] = {
     "string_too_long": lambda context, _: f"give at most {context['max_length']:,} characters",
     "too_short": lambda context, _: f"give at least {_items(context['min_length'])}",
     "too_long": lambda context, _: f"give at most {_items(context['max_length'])}",
-    "string_pattern_mismatch": _pattern,
+    "string_pattern_mismatch": lambda context, _: SENTENCES.get(
+        context["pattern"], f"does not have the form {context['pattern']}"
+    ),
 }

@@ -45,7 +45,12 @@ def body(message: PhysicalMessage) -> list[Frame]:
     """Explain the body of a message by the values of its descriptor."""
     if carried := rendezvous.payload(message.body):
         return carried
-    return [_application(message)] if _is_application(message) else _parts(message)
+    # A subordinate message without a sequence number is a count or an application message. Only the attachment header
+    # could decide, so a body that can be a count counts as one.
+    is_part = message.msg_type == SUBORDINATE_MSG_TYPE and (
+        correlid.split(message.correl_id)[1] or read_counts(message.body)
+    )
+    return _parts(message) if is_part or message.msg_type == HEADER_MSG_TYPE else [_application(message)]
 
 
 def extension(data: memoryview, _: Hints) -> list[Frame]:
@@ -74,18 +79,6 @@ def _frame(data: memoryview, link: HeaderLink) -> Frame:
     name = "mqrfh2" if isinstance(header, MQRFH2) else f"mq{header.struc_id.lower()}"
     order = "big" if link.context.order == ">" else "little"
     return Frame(name, link.at, cells, f"{order}-endian, {'EBCDIC' if link.context.charset == EBCDIC else 'ASCII'}")
-
-
-def _is_application(message: PhysicalMessage) -> bool:
-    """Tell whether a body is the application's own.
-
-    A subordinate message without a sequence number is a count or an application message. Only the attachment header
-    could decide, so a body that can be a count counts as one.
-    """
-    if message.msg_type == HEADER_MSG_TYPE:
-        return False
-    is_part = message.msg_type == SUBORDINATE_MSG_TYPE
-    return not (is_part and (correlid.split(message.correl_id)[1] or read_counts(message.body)))
 
 
 def _parts(message: PhysicalMessage) -> list[Frame]:

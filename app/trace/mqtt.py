@@ -5,6 +5,7 @@ and an MQ image or a tibrvMsg stands where the payload of one version begins. Wi
 properties that can be read shows MQTT 5.
 """
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from app.codecs.ibm_mq.image import is_image
@@ -41,7 +42,12 @@ def packets(data: memoryview, _: Hints) -> list[Frame]:
             raise TooManyFrames(f"more than {MOST_FRAMES:,} packets; byte {packet.at} begins another")
         cells = list(FixedHeader.cells(data, packet.at))
         versions = _VERSIONS if packet.type is PacketType.PUBLISH else ()
-        readings = [read for version in versions if (read := _read_as(version, data, packet)) is not None]
+        readings = []
+        for version in versions:
+            with suppress(WireError):
+                publish = read_publish(data, packet, version)
+                given = properties.decode(publish.properties)
+                readings.append(_Read(version, publish, given, _payload(publish, given)))
         # The version counts that explains most of the packet.
         read = next((read for read in readings if read.frames), readings[0] if readings else None)
         if read is not None:
@@ -54,15 +60,6 @@ def packets(data: memoryview, _: Hints) -> list[Frame]:
             cells.append(Cell(packet.start, len(rest), "rest", rest))
         frames.append(Frame("mqtt", packet.at, cells, packet.type.name))
     return frames
-
-
-def _read_as(version: Version, data: memoryview, packet: ControlPacket) -> _Read | None:
-    try:
-        publish = read_publish(data, packet, version)
-        given = properties.decode(publish.properties)
-        return _Read(version, publish, given, _payload(publish, given))
-    except WireError:
-        return None
 
 
 def _payload(publish: Publish, given: PublishProperties) -> list[Frame]:

@@ -126,7 +126,16 @@ def described(fields: Iterable[Field]) -> list[dict[str, Any]]:
 
 def _value(field: Field) -> dict[str, Any]:
     value = field.value
+    shown: Any = value
     match value:
+        case _ if field.type == "MSG":
+            shown = described(value)
+        case _ if field.type == "MSGARRAY":
+            shown = [described(each) for each in value]
+        case DateTime():
+            shown = {"sec": value.seconds, "nsec": value.microseconds * 1000}
+        case list():
+            shown = [_number(each) for each in value]
         case RawValue(wire_type, data):
             return {"wire_type": wire_type, "value_hex": data.hex()}
         case bytes():
@@ -134,17 +143,7 @@ def _value(field: Field) -> dict[str, Any]:
         case float():
             bits = field.written or write_value(field.type, value)[1]
             return {"value": _number(value), "bits": bits.hex()}
-    return {"value": _plain(field.type, value)}
-
-
-def _plain(api_type: str, value: Any) -> Any:
-    if api_type == "MSG":
-        return described(value)
-    if api_type == "MSGARRAY":
-        return [described(each) for each in value]
-    if isinstance(value, DateTime):
-        return {"sec": value.seconds, "nsec": value.microseconds * 1000}
-    return [_number(each) for each in value] if isinstance(value, list) else value
+    return {"value": shown}
 
 
 def _number(value: Any) -> Any:

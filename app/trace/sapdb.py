@@ -79,22 +79,19 @@ def described(packet: Packet) -> dict[str, Any]:
         "filler2": header.filler2,
         "no_of_segm": header.no_of_segm,
         "filler3": header.filler3.hex(),
-        "segments": list(_segments(packet)),
+        "segments": [
+            {
+                "segm_len": segment.header.segm_len,
+                "segm_offset": segment.header.segm_offset,
+                "no_of_parts": segment.header.no_of_parts,
+                "own_index": segment.header.own_index,
+                "segm_kind": _named(segment.header.segm_kind),
+                "parts": list(_parts(segment, header.varpart_size)),
+                **_special(segment),
+            }
+            for segment in packet.segments
+        ],
     }
-
-
-def _segments(packet: Packet) -> Iterator[dict[str, Any]]:
-    for segment in packet.segments:
-        header = segment.header
-        yield {
-            "segm_len": header.segm_len,
-            "segm_offset": header.segm_offset,
-            "no_of_parts": header.no_of_parts,
-            "own_index": header.own_index,
-            "segm_kind": _named(header.segm_kind),
-            "parts": list(_parts(segment, packet.header.varpart_size)),
-            **_special(segment),
-        }
 
 
 def _special(segment: PacketSegment) -> dict[str, Any]:

@@ -61,14 +61,6 @@ def _message(name: str, possible: Possible) -> Explain:
     return frames
 
 
-def _header(data: memoryview, hints: Hints, charset: str) -> int:
-    return read_header(data, charset=charset, encoding=hints.encoding)[1]
-
-
-def _definition(data: memoryview, hints: Hints, charset: str) -> int:
-    return read_definition(data, hints.dialects, charset)[1]
-
-
 def _typed(name: str, kind: MessageKind) -> Possible:
     """Return the function that finds the dialects of a layout.
 
@@ -91,7 +83,6 @@ def _typed(name: str, kind: MessageKind) -> Possible:
 
 
 def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all texts of a layout with their rows."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, list):
@@ -174,8 +165,13 @@ def _owned(cell: Cell) -> Cell:
 _WORDS: dict[Order, str] = {">": "big-endian", "<": "little-endian"}
 
 FORMATS: Formats = {
-    "sas-attachment-header": _message("sas-attachment-header", _header),
-    "sas-data-set-definition": _message("sas-data-set-definition", _definition),
+    "sas-attachment-header": _message(
+        "sas-attachment-header",
+        lambda data, hints, charset: read_header(data, charset=charset, encoding=hints.encoding)[1],
+    ),
+    "sas-data-set-definition": _message(
+        "sas-data-set-definition", lambda data, hints, charset: read_definition(data, hints.dialects, charset)[1]
+    ),
     "sas-variables": _message("sas-variables", _typed("sas-variables", MessageKind.VARIABLES)),
     "sas-indexes": _message("sas-indexes", _typed("sas-indexes", MessageKind.INDEXES)),
     "sas-file-records": _records,

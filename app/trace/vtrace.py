@@ -1,6 +1,6 @@
 """The vtrace text of a packet, line for line as a kernel writes it in its short trace."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Literal
 
 from app.codecs.sapdb.constants import CommandOption, IoType, ParameterMode, PartAttribute, PartKind, Undef
@@ -132,37 +132,49 @@ def _warnings(which: str, found: list[int], known: dict[int, str]) -> Iterator[s
         yield f"{_INDENT}{which} WARNING  {number:2}" + (f": {known[number]}" if number in known else "")
 
 
+_PLACES: Final[Mapping[int, str]] = {
+    PartAttribute.FIRST: " FIRST",
+    PartAttribute.LAST: " LAST",
+    PartAttribute.FIRST | PartAttribute.LAST: " FIRST/LAST",
+}
+
+
 def _part(part: Part, context: Context) -> Iterator[str]:
     header = part.header
     name = names.PART_KINDS.get(header.part_kind) or f"PART_KIND={int(header.part_kind)}"
+    place = _PLACES.get(header.attributes & (PartAttribute.FIRST | PartAttribute.LAST), "")
     shown = [_counted(header.arg_count, "argument")]
     if header.buf_len <= 0:
         shown.append(f"len: {header.buf_len}")
     shown.append(f"size: {header.buf_size}")
     if header.segm_offset:
         shown.append(f"segm_offset: {header.segm_offset}")
-    yield f"   {name}{_place(header.attributes)} PART   ({', '.join(shown)})"
+    yield f"   {name}{place} PART   ({', '.join(shown)})"
     kept = part.buffer[:MOST_KEPT]
     if kept:
         yield from _buffer(header.part_kind, header.arg_count, header.buf_len, kept, context)
-
-
-def _place(attributes: int) -> str:
-    first, last = attributes & PartAttribute.FIRST, attributes & PartAttribute.LAST
-    if first and last:
-        return " FIRST/LAST"
-    return " LAST" if last else " FIRST" if first else ""
 
 
 def _buffer(kind: int, count: int, length: int, kept: bytes, context: Context) -> Iterator[str]:
     """Return the lines of a buffer of this length, of which the bytes `kept` are left."""
     match kind:
         case PartKind.SHORTINFO | PartKind.OUTPUT_COLS_NO_PARAMETER | PartKind.VARDATA_SHORTINFO:
-            yield from _short_infos(kept, count, context, is_vardata=kind == PartKind.VARDATA_SHORTINFO)
+            is_vardata = kind == PartKind.VARDATA_SHORTINFO
+            size = ParameterInfo.SIZE
+            yield from _numbered(kept, count, size, lambda at: _short_info(kept, at, context, is_vardata=is_vardata))
         case PartKind.APPL_PARAMETER_DESCRIPTION:
-            yield from _application_parameters(kept, count, context)
+
+            def application_parameter(at: int) -> str:
+                each, _ = ApplicationParameter.decode(kept, at, context)
+                return _typed(each.data_type, each.length, each.frac)
+
+            yield from _numbered(kept, count, ApplicationParameter.SIZE, application_parameter)
         case PartKind.ABAP_INFO:
-            yield from _abap_info(kept)
+            at = 0
+            for label in ("name   : ", "linenr : "):
+                size = kept[at] if at < len(kept) else 0
+                yield _INDENT + label + _latin(kept[at + 1 : at + 1 + size])
+                at += 1 + size
         case PartKind.RESULTCOUNT if length == COUNT_SIZE:
             yield f"{_INDENT}result_count:{_count(kept)}"
         case PartKind.PARSID | PartKind.PARSID_OF_SELECT if len(kept) == Parsid.SIZE:
@@ -204,43 +216,29 @@ def _typed(data_type: int, length: int, frac: int) -> str:
     return f"{name}({length},{frac})" if frac else f"{name}({length})"
 
 
-def _short_infos(kept: bytes, count: int, context: Context, *, is_vardata: bool) -> Iterator[str]:
+def _numbered(kept: bytes, count: int, size: int, shown: Callable[[int], str]) -> Iterator[str]:
+    """Yield a numbered line for each record of this size; `shown` returns the text of the one at a byte."""
     for number in range(count):
-        at = number * ParameterInfo.SIZE
+        at = number * size
         begin = f"{' ' * 8}{_fitted(number + 1, 3)}.  "
-        if at + ParameterInfo.SIZE > len(kept):
+        if at + size > len(kept):
             yield f"{begin}<continued>"
             return
-        info, _ = ParameterInfo.decode(kept, at, context)
-        if is_vardata and info.io_type == IoType.INPUT:
-            parameter, _ = VardataParameterInfo.decode(kept, at, context)
-            where = f"no :{_fitted(parameter.param_no, 5)}"
-        else:
-            where = f"pos:{_fitted(info.bufpos, 5)}"
-        io_type = names.IO_TYPES.get(info.io_type, "")
-        typed = _typed(info.data_type, info.length, info.frac)
-        typed = typed.ljust(16) if len(typed) < 16 else typed + "  "
-        modes = ",".join(mode.name.lower() for mode in ParameterMode if info.mode & mode and mode.name)
-        yield f"{begin}{where}  io_len:{_fitted(info.in_out_len, 4)} {io_type:6} {typed}{modes}"
+        yield begin + shown(at)
 
 
-def _application_parameters(kept: bytes, count: int, context: Context) -> Iterator[str]:
-    for number in range(count):
-        at = number * ApplicationParameter.SIZE
-        begin = f"{' ' * 8}{_fitted(number + 1, 3)}.  "
-        if at + ApplicationParameter.SIZE > len(kept):
-            yield f"{begin}<continued>"
-            return
-        each, _ = ApplicationParameter.decode(kept, at, context)
-        yield begin + _typed(each.data_type, each.length, each.frac)
-
-
-def _abap_info(kept: bytes) -> Iterator[str]:
-    at = 0
-    for label in ("name   : ", "linenr : "):
-        length = kept[at] if at < len(kept) else 0
-        yield _INDENT + label + _latin(kept[at + 1 : at + 1 + length])
-        at += 1 + length
+def _short_info(kept: bytes, at: int, context: Context, *, is_vardata: bool) -> str:
+    info, _ = ParameterInfo.decode(kept, at, context)
+    if is_vardata and info.io_type == IoType.INPUT:
+        parameter, _ = VardataParameterInfo.decode(kept, at, context)
+        where = f"no :{_fitted(parameter.param_no, 5)}"
+    else:
+        where = f"pos:{_fitted(info.bufpos, 5)}"
+    io_type = names.IO_TYPES.get(info.io_type, "")
+    typed = _typed(info.data_type, info.length, info.frac)
+    typed = typed.ljust(16) if len(typed) < 16 else typed + "  "
+    modes = ",".join(mode.name.lower() for mode in ParameterMode if info.mode & mode and mode.name)
+    return f"{where}  io_len:{_fitted(info.in_out_len, 4)} {io_type:6} {typed}{modes}"
 
 
 def _buf(length: int, kept: bytes) -> Iterator[str]:

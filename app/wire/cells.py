@@ -73,6 +73,8 @@ class _Walk:
                 values[row.name] = yield from self._row(path + row.name, row.kind, values)
 
     def _row(self, name: str, kind: Kind, values: dict[str, Any]) -> Cells:
+        start = self.at
+        value: Any
         match kind:
             case Num(code, enum):
                 return (yield from self._number(name, code, named(enum)))
@@ -82,25 +84,18 @@ class _Walk:
                 return (yield from self._texts(name, length, values[count]))
             case Many(of, count):
                 return (yield from self._many(name, of, None if count is None else values[count]))
-            case _:
-                start = self.at
-                value = self._plain(name, kind)
-                yield Cell(start, self.at - start, name, value)
-                return value
-
-    def _plain(self, name: str, kind: Kind) -> Any:
-        start = self.at
-        match kind:
             case Raw(size):
-                return bytes(self._bytes(name, size, kind))
+                value = bytes(self._bytes(name, size, kind))
             case Chars(size):
                 self._bytes(name, size, kind)
-                return self._decoded(name, start, self.at).rstrip(PADDING)
+                value = self._decoded(name, start, self.at).rstrip(PADDING)
             case Varint():
-                return self._varint(name)
+                value = self._varint(name)
             case _:
                 self.at = max(start, len(self.buffer))
-                return self.buffer[start:]
+                value = self.buffer[start:]
+        yield Cell(start, self.at - start, name, value)
+        return value
 
     def _number(self, name: str, code: str, load: Callable[[Any], Any] | None = None) -> Cells:
         size = number_size(code, self.context)

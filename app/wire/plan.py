@@ -199,23 +199,22 @@ def _runs(kinds: list[Kind], context: Context) -> tuple[_Run, ...]:
     if not kinds:
         return ()
     if not context.aligned:
-        code = context.order + "".join(_code(kind, context)[0] for kind in kinds)
-        return (_Run(struct.Struct(code), ()),) * 8
-    return tuple(_aligned_run(kinds, context, phase) for phase in range(8))
-
-
-def _aligned_run(kinds: list[Kind], context: Context, phase: int) -> _Run:
-    codes: list[str] = [context.order]
-    pads: list[tuple[int, int]] = []
-    at = phase
-    for kind in kinds:
-        code, align = _code(kind, context)
-        if pad := -at % align:
-            codes.append(f"{pad}x")
-            pads.append((at - phase, at - phase + pad))
-        codes.append(code)
-        at += pad + struct.calcsize(context.order + code)
-    return _Run(struct.Struct("".join(codes)), tuple(pads))
+        packed = context.order + "".join(_code(kind, context)[0] for kind in kinds)
+        return (_Run(struct.Struct(packed), ()),) * 8
+    runs: list[_Run] = []
+    for phase in range(8):
+        codes: list[str] = [context.order]
+        pads: list[tuple[int, int]] = []
+        at = phase
+        for kind in kinds:
+            code, align = _code(kind, context)
+            if pad := -at % align:
+                codes.append(f"{pad}x")
+                pads.append((at - phase, at - phase + pad))
+            codes.append(code)
+            at += pad + struct.calcsize(context.order + code)
+        runs.append(_Run(struct.Struct("".join(codes)), tuple(pads)))
+    return tuple(runs)
 
 
 def _code(kind: Kind, context: Context) -> tuple[str, int]:

@@ -143,16 +143,13 @@ def extension(message: PhysicalMessage, encoding: int, ccsid: int) -> bytes:
     It is written in the queue manager's Encoding and CodedCharSetId. It is empty when all its fields have their initial
     values. With it, the descriptor's Format is MQFMT_MD_EXTENSION, and its Encoding and CodedCharSetId are these.
     """
-    return b"" if grouping_of(message) == INITIAL else _extension(message).encode(written(encoding, ccsid))
-
-
-def _extension(message: PhysicalMessage) -> MQMDE:
-    return MQMDE(
-        encoding=message.encoding,
-        coded_char_set_id=message.ccsid,
-        format=message.format,
-        **grouping_of(message)._asdict(),
+    grouping = grouping_of(message)
+    if grouping == INITIAL:
+        return b""
+    made = MQMDE(
+        encoding=message.encoding, coded_char_set_id=message.ccsid, format=message.format, **grouping._asdict()
     )
+    return made.encode(written(encoding, ccsid))
 
 
 _FAULTS: tuple[tuple[int, str, Callable[[MQMDE], bool], str], ...] = (

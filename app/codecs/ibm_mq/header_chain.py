@@ -162,9 +162,16 @@ def _extension(buffer: Buffer, data: Data) -> Step:
 def _step(buffer: Buffer, data: Data) -> Step:
     found = _HEADS[data.format].at(buffer, data.at)
     if found is None:
-        if _is_continued(bytes(buffer[data.at : data.at + 8]), data):
+        head = bytes(buffer[data.at : data.at + 8])
+        versions = {
+            each.version.to_bytes(4, "big" if order == ">" else "little")
+            for each in _INITIAL[data.format]
+            for order in ORDERS
+        }
+        # A later segment of a message has the announced header in the first one.
+        if data.grouping.offset and not _has_identifier(head, data) and head[4:] not in versions:
             return (), data
-        raise _missing(bytes(buffer[data.at : data.at + 8]), data)
+        raise _missing(head, data)
     initial, context = found
     if family(data.ccsid) not in (None, context.charset):
         why = f"the header is in {_CHARSET_NAMES[context.charset]}, but CodedCharSetId {data.ccsid} is not"
@@ -201,11 +208,6 @@ def _doubted(data: Data, doubt: Doubt) -> Data:
     return data._replace(doubts=(*data.doubts, doubt))
 
 
-def _is_continued(head: bytes, data: Data) -> bool:
-    """Tell whether these are the first bytes of a segment whose message has the announced header in another segment."""
-    return bool(data.grouping.offset) and not _has_identifier(head, data) and head[4:] not in _versions(data)
-
-
 def _missing(head: bytes, data: Data) -> WireError:
     """Return the error for bytes that are not the announced header."""
     initial = _INITIAL[data.format][0]
@@ -223,26 +225,23 @@ def _has_identifier(head: bytes, data: Data) -> bool:
     return head[:4] in {struc_id.encode(charset) for charset in _CHARSET_NAMES}
 
 
-def _versions(data: Data) -> set[bytes]:
-    return {
-        each.version.to_bytes(4, "big" if order == ">" else "little")
-        for each in _INITIAL[data.format]
-        for order in ORDERS
-    }
-
-
 def _read(buffer: Buffer, data: Data, initial: Header, context: Context) -> Step:
     """Return a header that is written like this, and what it says of the bytes after it. Raises WireError."""
     header, end = type(initial).decode(buffer, data.at, context)
     if isinstance(header, MQXQH):
         return _transmitted(HeaderLink(header, data.at, end, context, data.ccsid), buffer, data)
     if isinstance(header, MQH) and isinstance(initial, MQH):
-        end = _end(header, initial.struc_length, buffer, data.at)
+        least, left = initial.struc_length, len(buffer) - data.at
+        is_fixed = isinstance(header, _OF_ONE_LENGTH)
+        if not least <= header.struc_length <= (min(least, left) if is_fixed else left):
+            must = f"must be {least}" if is_fixed else f"must be at least {least}"
+            why = f"length {header.struc_length}; it {must}, and {left} bytes are left"
+            raise WireError(f"{type(header).__name__}.struc_length", data.at + 8, why)
+        end = data.at + header.struc_length
     return (HeaderLink(header, data.at, end, context, data.ccsid),), _behind(header, data, end)
 
 
 def _transmitted(link: HeaderLink, buffer: Buffer, data: Data) -> Step:
-    """Return an MQXQH and the descriptor in it, and the description of what follows."""
     at = link.end
     descriptor, end = MQMD1.decode(buffer, at, link.context)
     if (descriptor.struc_id, descriptor.version) != ("MD", 1):
@@ -252,17 +251,6 @@ def _transmitted(link: HeaderLink, buffer: Buffer, data: Data) -> Step:
     embedded = link._replace(header=descriptor, at=at, end=end)
     original = Data("", 0, 0, msg_type=descriptor.msg_type, doubts=data.doubts)
     return (link, embedded), _behind(descriptor, original, end)
-
-
-def _end(header: MQH, least: int, buffer: Buffer, at: int) -> int:
-    """Return the first byte after a header and all that belongs to it."""
-    left = len(buffer) - at
-    most = min(least, left) if isinstance(header, _OF_ONE_LENGTH) else left
-    if not least <= header.struc_length <= most:
-        must = f"must be {least}" if isinstance(header, _OF_ONE_LENGTH) else f"must be at least {least}"
-        why = f"length {header.struc_length}; it {must}, and {left} bytes are left"
-        raise WireError(f"{type(header).__name__}.struc_length", at + 8, why)
-    return at + header.struc_length
 
 
 def _behind(header: MQH | MQDLH | MQMD1, data: Data, end: int) -> Data:

@@ -160,7 +160,8 @@ def _shared_fields(before: bytes, behind: bytes, order: Order, charset: str) -> 
     msg_type, encoding, ccsid, format_, put_at = _ROWS[order].unpack_from(descriptor)
     options = descriptor[_REPORT] + descriptor[_FEEDBACK]
     properties = _context(options, descriptor[_CONTEXT], descriptor[_ORIGIN], order, charset)
-    return _SharedFields(msg_type, encoding, ccsid, trimmed(format_, charset), _put_time(put_at, charset), properties)
+    put_time = put_time_in(str(put_at, charset))
+    return _SharedFields(msg_type, encoding, ccsid, trimmed(format_, charset), put_time, properties)
 
 
 def write_image(message: PhysicalMessage, version: Literal[1, 2] = 1) -> bytes:
@@ -221,8 +222,3 @@ def _context(options: bytes, context: bytes, origin: bytes, order: Order, charse
     if token.strip(b"\0"):
         properties["accounting_token"] = token.hex()
     return {f"mqmd.{name}": text for name, text in properties.items()} if properties else NO_PROPERTIES
-
-
-@lru_cache(maxsize=256)
-def _put_time(raw: bytes, charset: str) -> int:
-    return put_time_in(str(raw, charset))

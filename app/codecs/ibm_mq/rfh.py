@@ -247,16 +247,13 @@ class _Reader:
         text = "".join(element.text)
         if self._open:
             if not element.is_group or text.strip():
-                self._found(element, text)
+                self._room -= self._width
+                if self._room < 0:
+                    raise _RefusedError(f"the dotted names take more than {WIDEST} times the folder's bytes")
+                dotted = ".".join([*(group.name for group in self._open[1:]), element.name])
+                is_nil = element.attributes.get("xsi:nil") == "true"
+                self.found.append(Property(dotted, None if is_nil else text, element.attributes.get("dt", STRING)))
             self._width -= len(name) + 1
-
-    def _found(self, element: _Element, text: str) -> None:
-        self._room -= self._width
-        if self._room < 0:
-            raise _RefusedError(f"the dotted names take more than {WIDEST} times the folder's bytes")
-        name = ".".join([*(group.name for group in self._open[1:]), element.name])
-        is_nil = element.attributes.get("xsi:nil") == "true"
-        self.found.append(Property(name, None if is_nil else text, element.attributes.get("dt", STRING)))
 
 
 def _xml(folder: RfhFolder) -> str:

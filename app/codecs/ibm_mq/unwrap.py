@@ -13,13 +13,13 @@ their type. A property without a value is left out; if a name occurs twice, the 
 that of the data: if it includes headers that follow the field's own header, their length is subtracted.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from app.codecs.ibm_mq import rfh
 from app.codecs.ibm_mq.constants import HEADER_FORMATS, MQ_NO_ID, MQCCSI_INHERIT, MQFMT_MD_EXTENSION, MQMT_REPORT
 from app.codecs.ibm_mq.encodings import charset
-from app.codecs.ibm_mq.extension import HEADS, INITIAL, MOST, UNKNOWN_FLAGS, Grouping, grouping_of, with_grouping
+from app.codecs.ibm_mq.extension import HEADS, INITIAL, MOST, UNKNOWN_FLAGS, grouping_of, with_grouping
 from app.codecs.ibm_mq.field_positions import rows
 from app.codecs.ibm_mq.header_chain import Data, Header, HeaderLink, peel
 from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMDE, MQRFH, MQRFH2, MQXQH, put_time_in
@@ -101,20 +101,15 @@ def _unwrapped(message: PhysicalMessage, before: int) -> PhysicalMessage:
         named[EVIDENCE] = "; ".join(f"the {name} at byte {before + at} {why}" for name, at, why in data.doubts)
     if named:
         message = message._replace(properties={**message.properties, **named})
-    if (grouping := _of_data(data, links, len(buffer))) != announced.grouping:
+    # An OriginalLength is "the length of the application message data" (IBM MQ, "OriginalLength"). Whether it includes
+    # headers depends on the program that put them there.
+    grouping, size = data.grouping, len(buffer)
+    stated_at = max((link.end for link in links if isinstance(link.header, MQMDE)), default=0)
+    if grouping.original_length == size - stated_at:
+        grouping = grouping._replace(original_length=size - data.at)
+    if grouping != announced.grouping:
         message = with_grouping(message, grouping)
     return message._replace(body=buffer[data.at :], format=data.format, encoding=data.encoding, ccsid=data.ccsid)
-
-
-def _of_data(data: Data, links: Iterable[HeaderLink], size: int) -> Grouping:
-    """Return the five fields for the data that is left of a buffer of `size` bytes.
-
-    An OriginalLength is "the length of the application message data" (IBM MQ, "OriginalLength"). Whether it includes
-    headers depends on the program that put them there.
-    """
-    said_at = max((link.end for link in links if isinstance(link.header, MQMDE)), default=0)
-    counts_headers = data.grouping.original_length == size - said_at
-    return data.grouping._replace(original_length=size - data.at) if counts_headers else data.grouping
 
 
 def _extended(message: PhysicalMessage, buffer: memoryview) -> PhysicalMessage | None:

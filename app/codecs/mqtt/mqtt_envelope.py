@@ -13,7 +13,7 @@ No field is dropped without a word: what is not used is named, in the error or i
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -125,9 +125,9 @@ def read(
             message = read_image(payload, source, framing.name, received_at)
         except WireError as error:
             raise InvalidInputError("bad-mq-image", error.row, error.at, error.why) from error
-        return _beside_image(message, correl_id, fields, others)
+        return _with_publish_properties(message, correl_id, fields, others)
     if not is_described and framing.needs_descriptor:
-        unused = _joined(_given(correl_id, fields))
+        unused = ", ".join(_given(correl_id, fields))
         why = f"the publish on {topic()!r} has no user property msg-type, and its payload is not an MQ image"
         raise InvalidInputError("no-envelope", "", -1, f"{why}; so these are not used: {unused}" if unused else why)
     if correl_id is not None and len(correl_id) > _CORREL_ID_SIZE:
@@ -148,7 +148,7 @@ def read(
         raise InvalidInputError("bad-mq-header", error.row, error.at, error.why) from error
 
 
-def _beside_image(
+def _with_publish_properties(
     message: PhysicalMessage, correl_id: bytes | None, fields: Mapping[str, Any], others: Mapping[str, str]
 ) -> PhysicalMessage:
     """Return the message of an MQ image with the properties of its publish.
@@ -169,7 +169,7 @@ def _beside_image(
     properties = {**message.properties, **kept, **others}
     stated = [each[EVIDENCE] for each in (message.properties, others) if EVIDENCE in each]
     if differ:
-        stated.append(f"the publish and the MQ image in it do not say the same: {_joined(differ)}")
+        stated.append(f"the publish and the MQ image in it do not say the same: {', '.join(differ)}")
     return message._replace(properties=properties | ({EVIDENCE: "; ".join(stated)} if stated else {}))
 
 
@@ -177,10 +177,6 @@ def _given(correl_id: bytes | None, fields: Mapping[str, Any]) -> dict[str, Any]
     """Return the descriptor fields of a publish by the names of its properties."""
     given = {name: fields[known.field] for name, known in _FIELDS.items() if known.field in fields}
     return given if correl_id is None else {CORRELATION_DATA: correl_id, **given}
-
-
-def _joined(names: Iterable[str]) -> str:
-    return ", ".join(names)
 
 
 def write(message: PhysicalMessage, version: Literal["5", "3.1.1"]) -> tuple[bytes, bytes | None]:

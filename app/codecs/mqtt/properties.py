@@ -24,10 +24,6 @@ def _string_end(properties: bytes, at: int) -> int:
     return at + 2 + (properties[at] << 8 | properties[at + 1])
 
 
-def _pair_end(properties: bytes, at: int) -> int:
-    return _string_end(properties, _string_end(properties, at))
-
-
 def _varint_end(properties: bytes, at: int) -> int:
     while properties[at] & 0x80:
         at += 1
@@ -42,7 +38,7 @@ _PROPERTIES: dict[int, tuple[str, Callable[[bytes, int], int]]] = {
     CORRELATION_DATA: ("correlation_data", _string_end),
     SUBSCRIPTION_IDENTIFIER: ("subscription_identifier", _varint_end),
     0x23: ("topic_alias", lambda _, at: at + 2),
-    USER_PROPERTY: ("user_property", _pair_end),
+    USER_PROPERTY: ("user_property", lambda properties, at: _string_end(properties, _string_end(properties, at))),
 }
 """By identifier: the name of the property, and a function that returns the end of a value that starts at a byte."""
 

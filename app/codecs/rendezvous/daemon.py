@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from app.codecs.rendezvous.constants import HEADER_SIZE, LONG_SIZE, MAGIC, MOST_DEPTH, WireType
 from app.codecs.rendezvous.field_values import read_value, size_of
-from app.codecs.rendezvous.fields import FieldPlace, message_end, places, whole_message_end
+from app.codecs.rendezvous.fields import message_end, places, whole_message_end
 from app.codecs.rendezvous.subjects import INBOX
 from app.codecs.rendezvous.tibrv_message import Field, Message, by_name, decode_fields, encode_message
 from app.wire import WireError
@@ -164,7 +164,11 @@ def read_frame(frame: Buffer) -> DaemonFrame:
     is_message = False
     for place in places(frame, HEADER_SIZE, end):
         if place.name == "data":
-            data, is_message = _data(frame, place), place.type == WireType.MSG
+            data, is_message = memoryview(frame)[place.data_at : place.end], place.type == WireType.MSG
+            if place.type == WireType.STRING and len(data) and not data[-1]:
+                data = data[:-1]
+            elif place.type not in {WireType.MSG, WireType.OPAQUE, WireType.STRING}:
+                raise WireError("data.type", place.type_at, f"type {place.type} of data")
         elif place.name in {"sub", "mtype", "return"}:
             wanted = WireType.SUBJECT if place.name == "sub" else WireType.STRING
             if place.type != wanted:
@@ -173,15 +177,6 @@ def read_frame(frame: Buffer) -> DaemonFrame:
             assert read is not None
             texts[place.name] = str(read.value)
     return DaemonFrame(texts.get("mtype", ""), texts.get("sub", ""), texts.get("return"), data, is_message)
-
-
-def _data(frame: Buffer, place: FieldPlace) -> Buffer:
-    data = memoryview(frame)[place.data_at : place.end]
-    if place.type == WireType.STRING and len(data) and not data[-1]:
-        return data[:-1]
-    if place.type not in {WireType.MSG, WireType.OPAQUE, WireType.STRING}:
-        raise WireError("data.type", place.type_at, f"type {place.type} of data")
-    return data
 
 
 def fields_of(frame: DaemonFrame) -> Message:

@@ -66,10 +66,6 @@ def _string(data: Buffer, _row: str, _at: int) -> FieldValue:
     return FieldValue("STRING", bytes(data).partition(b"\0")[0].decode("latin-1"))
 
 
-def _opaque(data: Buffer, _row: str, _at: int) -> FieldValue:
-    return FieldValue("OPAQUE", bytes(data))
-
-
 def _bool(data: Buffer, row: str, at: int) -> FieldValue:
     _require(len(data) == 1, row, at, f"BOOL of {len(data)} bytes")
     return FieldValue("BOOL", bool(data[0]))
@@ -155,7 +151,7 @@ def _require(is_right: bool, row: str, at: int, why: str) -> None:
 _READERS: Final[Mapping[int, Callable[[Buffer, str, int], FieldValue]]] = {
     WireType.SUBJECT: _subject,
     WireType.DATETIME: _datetime,
-    WireType.OPAQUE: _opaque,
+    WireType.OPAQUE: lambda data, _row, _at: FieldValue("OPAQUE", bytes(data)),
     WireType.STRING: _string,
     WireType.BOOL: _bool,
     WireType.IP: _ip,
@@ -192,10 +188,6 @@ def _write_xml(text: str) -> bytes:
     return size_of(len(data)) + zlib.compress(data)
 
 
-def _write_strings(texts: Sequence[str]) -> bytes:
-    return _U32.pack(len(texts)) + b"".join(text.encode("latin-1") + b"\0" for text in texts)
-
-
 def _write_array(wire: WireType) -> Callable[[Sequence[Any]], bytes]:
     return lambda values: struct.pack(f">{len(values)}{ARRAYS[wire]}", *values)
 
@@ -210,7 +202,7 @@ _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
     "IPPORT16": lambda value: struct.pack(">H", value),
     "XML": _write_xml,
     **{wire.name: _write_array(wire) for wire in ARRAYS},
-    "STRINGARRAY": _write_strings,
+    "STRINGARRAY": lambda texts: _U32.pack(len(texts)) + b"".join(text.encode("latin-1") + b"\0" for text in texts),
 }
 _WIRE_TYPES: Final = {name: WireType.IP if name.startswith("IP") else WireType[name] for name in _WRITERS}
 

@@ -27,6 +27,8 @@ from app.wire import WireError
 from app.wire.kinds import Buffer
 
 _U16, _U32 = Struct(">H"), Struct(">I")
+_REWRITTEN = frozenset({"STRING", "SUBJECT", "XML", "BOOL", "F32", "F64"})
+"""The types whose values a sender may write in more than one way."""
 
 
 class RawValue(NamedTuple):
@@ -81,7 +83,8 @@ def decode_field(buffer: Buffer, place: FieldPlace, row: str, depth: int) -> Fie
     read = read_value(place.type, data, f"{row}.data", place.data_at)
     if read is None:
         return Field(place.name, place.id, RAW, RawValue(place.type, bytes(data)))
-    return Field(place.name, place.id, read.type, read.value, _as_written(read.type, read.value, data))
+    is_written_otherwise = read.type in _REWRITTEN and write_value(read.type, read.value)[1] != data
+    return Field(place.name, place.id, read.type, read.value, bytes(data) if is_written_otherwise else None)
 
 
 def _nested(buffer: Buffer, at: int, end: int, row: str, depth: int) -> tuple[Field, ...]:
@@ -107,12 +110,6 @@ def _messages(buffer: Buffer, place: FieldPlace, row: str, depth: int) -> tuple[
     if at != end:
         raise WireError(f"{row}.data", at, f"{end - at} bytes after {count} messages")
     return tuple(found)
-
-
-def _as_written(api_type: str, value: Any, data: Buffer) -> bytes | None:
-    if api_type in {"STRING", "SUBJECT", "XML", "BOOL", "F32", "F64"} and write_value(api_type, value)[1] != data:
-        return bytes(data)
-    return None
 
 
 def by_id(message: Message) -> Mapping[int, Field]:

@@ -5,6 +5,7 @@ Data and vardata parts cannot be read by themselves: what their rows are is said
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from itertools import chain
 from typing import Annotated, Any, Final, NamedTuple
 
 from app.codecs.sapdb.constants import IoType, PartKind, Undef
@@ -110,20 +111,8 @@ def encode_part(kind: int, value: Any, manner: Manner) -> tuple[int, bytes]:
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 
-def _read_text(held: PartBuffer) -> str:
-    return decode_text(held.buffer, held.manner.code.text, held.row, held.at)
-
-
-def _write_text(text: str, manner: Manner) -> tuple[int, bytes]:
-    return 1, encode_text(text, manner.code.text, "text")
-
-
-def _read_names(held: PartBuffer) -> tuple[str, ...]:
-    """Return texts, one for each argument. A byte with its length comes before each text."""
-    return _texts(held, held.arg_count)
-
-
 def _texts(held: PartBuffer, count: int) -> tuple[str, ...]:
+    """Return `count` texts. A byte with its length comes before each text."""
     texts, at = [], 0
     buffer = held.buffer
     for number in range(count):
@@ -243,17 +232,9 @@ def _read_pairs(held: PartBuffer) -> tuple[tuple[int, int], ...]:
     return tuple((held.buffer[at], held.buffer[at + 1]) for at in range(0, len(held.buffer), 2))
 
 
-def _write_pairs(pairs: Sequence[tuple[int, int]], _: Manner) -> tuple[int, bytes]:
-    return len(pairs), bytes(byte for pair in pairs for byte in pair)
-
-
 def _read_tables(held: PartBuffer) -> tuple[bytes, ...]:
     held.require_size(CONV_TABLE_SIZE)
     return tuple(bytes(held.buffer[at : at + CONV_TABLE_SIZE]) for at in range(0, len(held.buffer), CONV_TABLE_SIZE))
-
-
-def _write_tables(tables: Sequence[bytes], _: Manner) -> tuple[int, bytes]:
-    return len(tables), b"".join(tables)
 
 
 # --- LONG values ------------------------------------------------------------------------------------------------------
@@ -299,16 +280,19 @@ def _write_longs(values: Sequence[LongValue], manner: Manner) -> tuple[int, byte
     return len(values), bytes(out)
 
 
-_TEXT: Final = PartCodec(_read_text, _write_text)
+_TEXT: Final = PartCodec(
+    lambda held: decode_text(held.buffer, held.manner.code.text, held.row, held.at),
+    lambda text, manner: (1, encode_text(text, manner.code.text, "text")),
+)
 _COUNT: Final = PartCodec(
     lambda held: read_count(held.buffer, held.row, held.at), lambda count, _manner: (1, write_count(count))
 )
 
 KINDS: Final[Mapping[int, PartCodec]] = {
     PartKind.APPL_PARAMETER_DESCRIPTION: _records(ApplicationParameter),
-    PartKind.COLUMNNAMES: PartCodec(_read_names, _write_names),
+    PartKind.COLUMNNAMES: PartCodec(lambda held: _texts(held, held.arg_count), _write_names),
     PartKind.COMMAND: _TEXT,
-    PartKind.CONV_TABLES_RETURNED: PartCodec(_read_tables, _write_tables),
+    PartKind.CONV_TABLES_RETURNED: PartCodec(_read_tables, lambda tables, _manner: (len(tables), b"".join(tables))),
     PartKind.ERRORTEXT: _TEXT,
     PartKind.MODULNAME: _TEXT,
     PartKind.PARSID: _records(Parsid),
@@ -327,7 +311,7 @@ KINDS: Final[Mapping[int, PartCodec]] = {
     PartKind.ABAP_INFO: _fixed_texts(2),
     PartKind.LONG_DEMAND: PartCodec(_read_demands, _write_demands),
     PartKind.VARDATA_SHORTINFO: PartCodec(_read_vardata_info, _write_records),
-    PartKind.FEATURE: PartCodec(_read_pairs, _write_pairs),
+    PartKind.FEATURE: PartCodec(_read_pairs, lambda pairs, _manner: (len(pairs), bytes(chain.from_iterable(pairs)))),
     PartKind.CLIENTID: _TEXT,
 }
 """The kinds that are more than bytes by themselves."""

@@ -262,7 +262,17 @@ def detect(parts: Callable[[], Iterable[Buffer]], mask: int, *, text: bool = Fal
     be read.
     """
     found = _detect(parts, mask, is_whole=is_whole)
-    return _nul_included(parts, found, is_whole=is_whole) if text and found.nul == "absent" else found
+    if not text or found.nul != "absent":
+        return found
+    included = replace(found, nul="included")
+    prefix = list(_prefix(parts()))
+    if (
+        not any(map(len, prefix))
+        or _fault(prefix, included, is_whole=False)
+        or _fault(parts(), included, is_whole=is_whole)
+    ):
+        return found
+    return included
 
 
 @lru_cache(maxsize=256)
@@ -359,21 +369,6 @@ def _may_begin(part: Buffer, dialect: Dialect) -> bool:
     return bool(0 <= length <= len(part) - length_of.size)
 
 
-def _nul_included(parts: Callable[[], Iterable[Buffer]], found: Dialect, *, is_whole: bool) -> Dialect:
-    """Return the dialect whose lengths include a NUL after each record, if every record ends in one; else the
-    dialect found.
-    """
-    included = replace(found, nul="included")
-    prefix = list(_prefix(parts()))
-    if (
-        not any(map(len, prefix))
-        or _fault(prefix, included, is_whole=False)
-        or _fault(parts(), included, is_whole=is_whole)
-    ):
-        return found
-    return included
-
-
 def _detect(parts: Callable[[], Iterable[Buffer]], mask: int, *, is_whole: bool) -> Dialect:
     plain = tried_first(mask)
     if plain is not None and record_start(_prefix(parts()), plain) is not None:
@@ -443,22 +438,14 @@ def write_records(records: Iterable[Buffer], dialect: Dialect, limit: int) -> It
             pieces += head, record
             used += len(head) + len(record)
         else:
-            last = b""
-            for body in _cut(head, record, limit):
-                if last:
-                    yield last
-                last = body
-            pieces, used = [last], len(last)
+            at = limit - len(head)
+            pieces = [head, record[:at]]
+            for start in range(at, len(record), limit):
+                yield b"".join(pieces)
+                pieces = [record[start : start + limit]]
+            used = len(pieces[0])
     if pieces:
         yield b"".join(pieces)
-
-
-def _cut(head: bytes, record: Buffer, limit: int) -> Iterator[bytes]:
-    """Yield the bodies of a record that is too long for one body."""
-    at = limit - len(head)
-    yield b"".join((head, record[:at]))
-    for start in range(at, len(record), limit):
-        yield bytes(record[start : start + limit])
 
 
 @lru_cache(maxsize=64)

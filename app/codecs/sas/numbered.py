@@ -168,24 +168,23 @@ class FieldReader:
         for name, kind, _ in layout.ROWS:
             if without_last and not self.left and name == layout.ROWS[-1][0]:
                 break
-            values[name] = self._row(f"{path}{name}", kind, values)
+            row = f"{path}{name}"
+            match kind:
+                case Num(code, enum):
+                    load = named(enum)
+                    value = self.integer(row, code)
+                    values[name] = load(value) if load else value
+                case Raw(size):
+                    values[name] = self.raw(row, size)
+                case Text():
+                    values[name] = self.text(row)
+                case Many(of, str(count)):
+                    if not 0 <= values[count] * fields_of(of.ROWS) <= self.left:
+                        raise WireError(row, self.place(), f"{values[count]} entries in {self.left} fields")
+                    values[name] = [self.table(of, f"{row}[{at}].") for at in range(values[count])]  # type: ignore[type-var]
+                case _:
+                    raise TypeError(f"{row} is not a row of numbered fields: {kind}")
         return layout(**values)
-
-    def _row(self, row: str, kind: Kind, values: dict[str, Any]) -> Any:
-        match kind:
-            case Num(code, enum):
-                load = named(enum)
-                value = self.integer(row, code)
-                return load(value) if load else value
-            case Raw(size):
-                return self.raw(row, size)
-            case Text():
-                return self.text(row)
-            case Many(of, str(count)):
-                if not 0 <= values[count] * fields_of(of.ROWS) <= self.left:
-                    raise WireError(row, self.place(), f"{values[count]} entries in {self.left} fields")
-                return [self.table(of, f"{row}[{index}].") for index in range(values[count])]  # type: ignore[type-var]
-        raise TypeError(f"{row} is not a row of numbered fields: {kind}")
 
     def end(self, row: str) -> None:
         """Make sure that all fields have been taken."""

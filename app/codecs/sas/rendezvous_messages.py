@@ -109,23 +109,22 @@ def read_map(body: Buffer) -> tuple[MapItem, ...]:
     """
     reader = FieldReader(body)
     count = reader.count("MSG.count", 2)
-    items = tuple(_map_item(reader, f"MSG[{index}]") for index in range(count))
+    items: list[MapItem] = []
+    for index in range(count):
+        type_row, row = f"MSG[{index}].type", f"MSG[{index}].value"
+        kind = reader.integer(type_row)
+        if kind == CHAR:
+            items.append(MapItem(kind, reader.string(row)))
+            continue
+        field = reader.field(row)
+        allowed = {1: ("I16",), 2: ("I32", "I64"), 3: ("F64",)}.get(kind)
+        if allowed is None:
+            raise WireError(type_row, reader.place(-2), f"{kind} is not a data type of a map")
+        if field.type not in allowed:
+            raise WireError(row, reader.place(-1), f"{field.type} instead of {' or '.join(allowed)}")
+        items.append(MapItem(kind, field.value))
     reader.end("MSG")
-    return items
-
-
-def _map_item(reader: FieldReader, path: str) -> MapItem:
-    kind = reader.integer(f"{path}.type")
-    row = f"{path}.value"
-    if kind == CHAR:
-        return MapItem(kind, reader.string(row))
-    field = reader.field(row)
-    allowed = {1: ("I16",), 2: ("I32", "I64"), 3: ("F64",)}.get(kind)
-    if allowed is None:
-        raise WireError(f"{path}.type", reader.place(-2), f"{kind} is not a data type of a map")
-    if field.type not in allowed:
-        raise WireError(row, reader.place(-1), f"{field.type} instead of {' or '.join(allowed)}")
-    return MapItem(kind, field.value)
+    return tuple(items)
 
 
 def write_map(items: Sequence[MapItem], name: Literal["MSG", "DATA"] = "MSG") -> bytes:
@@ -199,26 +198,25 @@ def read_variables(bodies: Sequence[Buffer], count: int, charset: str = "latin-1
     return tuple(found)
 
 
+_READINGS = (1, 0, 2)
+"""The numbers that each variable may repeat, the most likely first: the type of record; none; the number of variables,
+too."""
+
+
 def _variables(reader: FieldReader) -> tuple[int, list[Variable]]:
     """Return the number of variables that a message says, and those it has."""
     stated = reader.integer("VAR.count")
     refusal: WireError | None = None
-    for numbers, entries in _readings(len(reader.fields), _VARIABLE_FIELDS):
+    for numbers in _READINGS:
+        entries, rest = divmod(len(reader.fields) - 2 + numbers, _VARIABLE_FIELDS + numbers)
+        if rest or entries < 0:
+            continue
         reader.at = 0
         try:
             return stated, _variables_as(reader, numbers, entries)
         except WireError as error:
             refusal = refusal or error
     raise refusal or WireError("VAR", 0, f"{len(reader.fields)} fields are not whole definitions of variables")
-
-
-def _readings(fields: int, size: int) -> Iterator[tuple[int, int]]:
-    """Return the ways to divide fields into entries of `size` fields: the numbers that each entry repeats (1: the type
-    of record; 0: none; 2: the number of entries, too), and how many entries these are."""
-    for numbers in (1, 0, 2):
-        entries, rest = divmod(fields - 2 + numbers, size + numbers)
-        if entries >= 0 and not rest:
-            yield numbers, entries
 
 
 def _variables_as(reader: FieldReader, numbers: int, entries: int) -> list[Variable]:

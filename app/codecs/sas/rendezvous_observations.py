@@ -89,7 +89,7 @@ class _Template(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _template(shape: Shape, start: int, count: int, repeats: int) -> _Template:
-    """Return the fields of `count` values from variable `start` on, round and round."""
+    """Return the fields of `count` values from variable `start` on; the first variable follows the last."""
     data, mask = bytearray(), bytearray()
     ids: list[int] = []
     values: list[int] = []
@@ -141,7 +141,11 @@ def _regular(buffer: Bytes, shape: Shape, phase: int) -> Block | None:
         if stated is None:
             continue
         cells = buffer[HEADER_SIZE + heads * _INTEGER_FIELD :].reshape(rows, stride)
-        if not _has_identifiers(cells, template, heads) or ((cells ^ template.data) & template.mask).any():
+        high = np.take(cells, template.ids, axis=1).astype(np.uint16)
+        ids = ((high << 8) | np.take(cells, template.ids + 1, axis=1)).reshape(-1)
+        if (ids != np.arange(heads + 1, heads + 1 + ids.size)).any():
+            continue
+        if ((cells ^ template.data) & template.mask).any():
             continue
         data = np.take(cells, template.values, axis=1)
         if template.texts.size and not np.take(data, template.texts, axis=1).all():
@@ -160,12 +164,6 @@ def _heads(buffer: Bytes, heads: int) -> int | None:
             return None
         numbers.append(int.from_bytes(buffer[at + _DATA_AT : at + _INTEGER_FIELD].tobytes(), "big", signed=True))
     return None if numbers[1:] not in ([], [MessageKind.OBSERVATIONS]) else numbers[0]
-
-
-def _has_identifiers(cells: Bytes, template: _Template, heads: int) -> bool:
-    high = np.take(cells, template.ids, axis=1).astype(np.uint16)
-    found = (high << 8) | np.take(cells, template.ids + 1, axis=1)
-    return bool((found.reshape(-1) == np.arange(heads + 1, heads + 1 + found.size)).all())
 
 
 # --- values of any size -----------------------------------------------------------------------------------------------
@@ -260,7 +258,20 @@ def _values(reader: FieldReader, shape: Shape, first: int, repeats: int, values:
         path = f"ATO[{index}]."
         _take(reader, path, names[2 - repeats :] if repeats else [])
         number = (first + index) % len(shape.widths)
-        yield _value(reader, path, is_numeric=shape.numeric[number], width=shape.widths[number])
+        is_numeric, width = shape.numeric[number], shape.widths[number]
+        if (reader.integer(f"{path}vtype") == _NUMERIC) != is_numeric:
+            why = f"a value of another type than its variable, which is {'numeric' if is_numeric else 'character'}"
+            raise WireError(f"{path}vtype", reader.place(-1), why)
+        if is_numeric:
+            field = reader.field(f"{path}value")
+            if field.type != "F64":
+                raise WireError(f"{path}value", reader.place(-1), f"{field.type} instead of F64")
+            yield field.written or np.array(field.value, ">f8").tobytes()
+        else:
+            data = reader.string(f"{path}value")
+            if len(data) > width:
+                raise WireError(f"{path}value", reader.place(-1), f"{len(data)} bytes, but the variable has {width}")
+            yield data.ljust(width)
 
 
 def _take(reader: FieldReader, path: str, names: Sequence[str]) -> None:
@@ -269,21 +280,6 @@ def _take(reader: FieldReader, path: str, names: Sequence[str]) -> None:
         if name == "record" and found != MessageKind.OBSERVATIONS:
             why = f"{found}, but the type of record is {MessageKind.OBSERVATIONS.value}"
             raise WireError(f"{path}{name}", reader.place(-1), why)
-
-
-def _value(reader: FieldReader, path: str, *, is_numeric: bool, width: int) -> bytes:
-    if (reader.integer(f"{path}vtype") == _NUMERIC) != is_numeric:
-        kind = "numeric" if is_numeric else "character"
-        raise WireError(f"{path}vtype", reader.place(-1), f"a value of another type than its variable, which is {kind}")
-    if not is_numeric:
-        data = reader.string(f"{path}value")
-        if len(data) > width:
-            raise WireError(f"{path}value", reader.place(-1), f"{len(data)} bytes, but the variable has {width}")
-        return data.ljust(width)
-    number = reader.field(f"{path}value")
-    if number.type != "F64":
-        raise WireError(f"{path}value", reader.place(-1), f"{number.type} instead of F64")
-    return number.written or np.array(number.value, ">f8").tobytes()
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

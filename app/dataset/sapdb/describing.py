@@ -9,7 +9,7 @@ from app.codecs.sapdb.constants import UNICODE_TEXTS, DataType, IoType, Paramete
 from app.codecs.sapdb.packet_records import ParameterInfo
 from app.codecs.sapdb.parameter_values import in_out_len
 from app.dataset import sas_columns
-from app.dataset.sapdb.column_types import MODE, TEXTS, Needs, SapdbColumnType, sapdb_type
+from app.dataset.sapdb.column_types import MODE, TEXTS, Needs, sapdb_type
 from app.dataset.sapdb.text_columns import wide_lengths
 from app.model.errors import InvalidInputError
 
@@ -25,7 +25,10 @@ def needs(batches: Iterable[pa.RecordBatch]) -> dict[str, Needs]:
     for batch in batches:
         for field, values in zip(batch.schema, batch.columns, strict=True):
             if sas_columns.is_text(field.type):
-                added = _text_needs(sas_columns.strings(values))
+                texts = pc.ascii_rtrim(sas_columns.strings(values), characters=" ")
+                is_ascii = pc.all(pc.string_is_ascii(texts)).as_py() is not False
+                is_latin = is_ascii or pc.any(pc.match_substring_regex(texts, _NOT_LATIN)).as_py() is not True
+                added = Needs(int(wide_lengths(texts).max(initial=1)), is_latin)
             elif pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
                 added = Needs(pc.max(pc.binary_length(values)).as_py() or 1)
             else:
@@ -33,14 +36,6 @@ def needs(batches: Iterable[pa.RecordBatch]) -> dict[str, Needs]:
             known = found.get(field.name, Needs())
             found[field.name] = Needs(max(known.length, added.length), known.is_latin and added.is_latin)
     return found
-
-
-def _text_needs(values: pa.StringArray) -> Needs:
-    values = pc.ascii_rtrim(values, characters=" ")
-    longest = int(wide_lengths(values).max(initial=1))
-    is_ascii = pc.all(pc.string_is_ascii(values)).as_py() is not False
-    is_latin = is_ascii or pc.any(pc.match_substring_regex(values, _NOT_LATIN)).as_py() is not True
-    return Needs(longest, is_latin)
 
 
 def parameters(
@@ -53,7 +48,10 @@ def parameters(
     made: list[ParameterInfo] = []
     at = 1
     for field in schema:
-        wanted = _in_packet(sapdb_type(field, needed.get(field.name, Needs())), unicode_packet=unicode_packet)
+        wanted = sapdb_type(field, needed.get(field.name, Needs()))
+        if unicode_packet and wanted.data_type in TEXTS and wanted.data_type not in UNICODE_TEXTS:
+            is_varying = wanted.data_type == DataType.VARCHAR_ASCII
+            wanted = wanted._replace(data_type=DataType.VARCHAR_UNICODE if is_varying else DataType.UNICODE)
         size = in_out_len(wanted.data_type, wanted.length, unicode_packet=unicode_packet)
         if size > _LONGEST_FIELD:
             why = f"values of {wanted.length:,} characters take {size:,} bytes, and a field has {_LONGEST_FIELD:,}"
@@ -62,14 +60,6 @@ def parameters(
         made.append(ParameterInfo(mode, io_type, wanted.data_type, wanted.frac, wanted.length, size, at))
         at += size
     return tuple(made)
-
-
-def _in_packet(wanted: SapdbColumnType, *, unicode_packet: bool) -> SapdbColumnType:
-    """Return the type in a packet of a Unicode code, whose texts are all Unicode."""
-    if not unicode_packet or wanted.data_type not in TEXTS or wanted.data_type in UNICODE_TEXTS:
-        return wanted
-    is_varying = wanted.data_type == DataType.VARCHAR_ASCII
-    return wanted._replace(data_type=DataType.VARCHAR_UNICODE if is_varying else DataType.UNICODE)
 
 
 def _mode(field: pa.Field) -> int:

@@ -55,24 +55,6 @@ class _Read(NamedTuple):
     is_negative: Flags
 
 
-def _taken_apart(cells: Bytes, absent: Flags) -> _Read:
-    first, mantissa = cells[:, 0], np.ascontiguousarray(cells[:, 1 : 1 + _MOST_BYTES].T)
-    nothing = absent | (first == _ZERO)
-    pairs = _PAIRS[mantissa]
-    if nothing.any():
-        pairs[:, nothing] = 0
-    refuse_any(pairs.max(axis=0, initial=0) == _NO_PAIR, "the number has bytes that are not two decimal digits")
-    refuse_any(~nothing & ((first == 0) | ~pairs.any(axis=0)), "the number has no characteristic or no digits")
-    if cells.shape[1] > 1 + _MOST_BYTES:
-        too_long = ~nothing & cells[:, 1 + _MOST_BYTES :].any(axis=1)
-        refuse_any(too_long, f"the number has more than {MOST_DIGITS} digits")
-    is_negative = (first < _ZERO) & ~nothing
-    signed = first.astype(np.int64)
-    exponent = np.where(is_negative, _NEGATIVE - signed, signed - _POSITIVE)
-    exponent[nothing] = 0
-    return _Read(pairs, exponent, is_negative)
-
-
 def decimals(cells: Bytes, absent: Flags, length: int, frac: int) -> pa.Array:
     """Return numbers of type fixed(length, frac) as decimals. Raises BadValueError for bytes that are no number, and
     for numbers that the type does not have."""
@@ -117,7 +99,21 @@ def _read(cells: Bytes, absent: Flags) -> _Read:
         refuse_any(~absent, "the number has no bytes")
         zeros = np.zeros(len(cells), np.int64)
         return _Read(np.zeros((1, len(cells)), np.uint8), zeros, zeros != 0)
-    return _taken_apart(cells, absent)
+    first, mantissa = cells[:, 0], np.ascontiguousarray(cells[:, 1 : 1 + _MOST_BYTES].T)
+    nothing = absent | (first == _ZERO)
+    pairs = _PAIRS[mantissa]
+    if nothing.any():
+        pairs[:, nothing] = 0
+    refuse_any(pairs.max(axis=0, initial=0) == _NO_PAIR, "the number has bytes that are not two decimal digits")
+    refuse_any(~nothing & ((first == 0) | ~pairs.any(axis=0)), "the number has no characteristic or no digits")
+    if cells.shape[1] > 1 + _MOST_BYTES:
+        too_long = ~nothing & cells[:, 1 + _MOST_BYTES :].any(axis=1)
+        refuse_any(too_long, f"the number has more than {MOST_DIGITS} digits")
+    is_negative = (first < _ZERO) & ~nothing
+    signed = first.astype(np.int64)
+    exponent = np.where(is_negative, _NEGATIVE - signed, signed - _POSITIVE)
+    exponent[nothing] = 0
+    return _Read(pairs, exponent, is_negative)
 
 
 def _scaled(read: _Read, frac: int) -> Integers:
@@ -206,17 +202,14 @@ def encode(column: pa.Array, length: int, frac: int | None) -> Bytes:
     cells = np.zeros((len(column), field_size(length)), np.uint8)
     for at in range(0, len(column), _AT_ONCE):
         with _from_row(at):
-            _put(column.slice(at, _AT_ONCE), length, frac, cells[at : at + _AT_ONCE])
+            some, place = column.slice(at, _AT_ONCE), cells[at : at + _AT_ONCE]
+            if length <= _SHORT and (integers := _integers(some, frac)) is not None:
+                _put_integers(integers, length, frac or 0, place)
+            else:
+                _put_digits(_digits(some), length, frac, place)
+            if some.null_count:
+                place[some.is_null().to_numpy(zero_copy_only=False)] = 0
     return cells
-
-
-def _put(column: pa.Array, length: int, frac: int | None, cells: Bytes) -> None:
-    if length <= _SHORT and (integers := _integers(column, frac)) is not None:
-        _put_integers(integers, length, frac or 0, cells)
-    else:
-        _put_digits(_digits(column), length, frac, cells)
-    if column.null_count:
-        cells[column.is_null().to_numpy(zero_copy_only=False)] = 0
 
 
 def _integers(column: pa.Array, frac: int | None) -> Integers | None:
@@ -294,7 +287,13 @@ def _digits(column: pa.Array) -> _Digits:
         finite = pc.is_finite(column).fill_null(fill_value=True).to_numpy(zero_copy_only=False)
         refuse_any(~finite, "a number that is not finite has no place in the order interface")
     texts = pc.fill_null(pc.cast(column, pa.string()), "0")
-    rows, by_place = _characters(texts)
+    ends, data = buffers(texts)
+    sizes = np.diff(ends).astype(np.uint8)
+    width = max(int(sizes.max(initial=0)), 1)
+    rows = np.zeros((len(texts), width), np.uint8)
+    rows[np.arange(width, dtype=np.uint8) < sizes[:, None]] = data
+
+    by_place = np.ascontiguousarray(rows.T)
     numbers = by_place - np.uint8(_0)
     are_digits = numbers < 10
     is_mark = (by_place | 0x20) == _E
@@ -302,14 +301,15 @@ def _digits(column: pa.Array) -> _Digits:
     if marked.any():
         are_digits &= ~_from_first(is_mark)
     begun = _from_first(are_digits & (numbers != 0))
-    found = are_digits & begun
-    counts = found.sum(axis=0, dtype=np.uint8)
+    kept = are_digits & begun
+    counts = kept.sum(axis=0, dtype=np.uint8)
     packed = np.zeros((len(texts), max(int(counts.max(initial=0)), 1)), np.uint8)
-    packed[np.arange(packed.shape[1], dtype=np.uint8) < counts[:, None]] = rows[found.T] - np.uint8(_0)
+    packed[np.arange(packed.shape[1], dtype=np.uint8) < counts[:, None]] = rows[kept.T] - np.uint8(_0)
     whole = are_digits & ~_from_first(by_place == _POINT)
     exponent = whole.sum(axis=0, dtype=np.int64) - (are_digits & ~begun).sum(axis=0, dtype=np.int64)
     if marked.any():
-        exponent[marked] += _powers(texts.filter(pa.array(marked)))
+        found = pc.extract_regex(texts.filter(pa.array(marked)), r"[eE]\+?(?P<power>-?\d+)$")
+        exponent[marked] += pc.cast(pc.struct_field(found, "power"), pa.int64()).to_numpy(zero_copy_only=False)
     exponent[counts == 0] = 0
     return _Digits(np.ascontiguousarray(packed.T), exponent, by_place[0] == _MINUS)
 
@@ -319,20 +319,3 @@ def _from_first(flags: Flags) -> Flags:
     for before, place in pairwise(flags):
         np.logical_or(before, place, out=place)
     return flags
-
-
-def _characters(texts: pa.StringArray) -> tuple[Bytes, Bytes]:
-    """Return the characters of texts, with zero bytes after them: as rows by places, and as places by rows."""
-    ends, data = buffers(texts)
-    sizes = np.diff(ends).astype(np.uint8)
-    width = max(int(sizes.max(initial=0)), 1)
-    rows = np.zeros((len(texts), width), np.uint8)
-    rows[np.arange(width, dtype=np.uint8) < sizes[:, None]] = data
-    return rows, np.ascontiguousarray(rows.T)
-
-
-def _powers(texts: pa.StringArray) -> Integers:
-    """Return the exponents that texts say after their mark."""
-    found = pc.struct_field(pc.extract_regex(texts, r"[eE]\+?(?P<power>-?\d+)$"), "power")
-    powers: Integers = pc.cast(found, pa.int64()).to_numpy(zero_copy_only=False)
-    return powers

@@ -48,24 +48,19 @@ def _wide_strings(cells: Bytes, absent: Flags, order: Order) -> pa.StringArray:
         units[absent] = 0
     if units.max(initial=0) < 0x80:
         return character_columns.read(units.astype(np.uint8), "ascii").strings
-    _check_pairs(units)
+    is_high = (units >= _HIGH) & (units < _LOW)
+    is_low = (units >= _LOW) & (units < _PLAIN)
+    # Pairs do not reach from one cell into the next.
+    follows = np.zeros(is_low.shape, np.bool_)
+    follows[:, 1:] = is_high[:, :-1]
+    refuse_any((follows != is_low).any(axis=1) | is_high[:, -1], "half a pair of UTF-16 units")
     sizes = 1 + (units >= 0x80).astype(np.int32) + (units >= 0x800)
-    sizes[(units >= _HIGH) & (units < _PLAIN)] = 2
+    sizes[is_high | is_low] = 2
     ends = np.zeros(len(cells) + 1, np.int32)
     np.cumsum(sizes.sum(axis=1), out=ends[1:])
     data = units.tobytes().decode(f"utf-16-{'le' if order == '<' else 'be'}").encode()
     joined = pa.StringArray.from_buffers(len(cells), pa.py_buffer(ends), pa.py_buffer(data))
     return pc.ascii_rtrim(joined, characters=" ")
-
-
-def _check_pairs(units: NDArray[np.uint16]) -> None:
-    """Raise BadValueError for half a pair: pairs do not reach from one cell into the next."""
-    is_high = (units >= _HIGH) & (units < _LOW)
-    is_low = (units >= _LOW) & (units < _PLAIN)
-    follows = np.zeros(is_low.shape, np.bool_)
-    follows[:, 1:] = is_high[:, :-1]
-    wrong = (follows != is_low).any(axis=1) | is_high[:, -1]
-    refuse_any(wrong, "half a pair of UTF-16 units")
 
 
 def binaries(cells: Bytes, absent: Flags, *, trimmed: bool) -> pa.BinaryArray:

@@ -156,10 +156,6 @@ def _clock(parts: Mapping[str, Numbers]) -> Numbers:
     return hours * 3600 + minutes * 60 + seconds
 
 
-def _times(parts: Mapping[str, Numbers]) -> Numbers:
-    return _clock(parts) * _MICROSECONDS
-
-
 def _timestamps(parts: Mapping[str, Numbers]) -> Numbers:
     _require(parts["h"] < 24)
     return (_days(parts) * _DAY_SECONDS + _clock(parts)) * _MICROSECONDS + parts["u"]
@@ -167,7 +163,7 @@ def _timestamps(parts: Mapping[str, Numbers]) -> Numbers:
 
 _READ: Final[Mapping[int, Callable[[Mapping[str, Numbers]], Numbers]]] = {
     DataType.DATE: _days,
-    DataType.TIME: _times,
+    DataType.TIME: lambda parts: _clock(parts) * _MICROSECONDS,
     DataType.TIMESTAMP: _timestamps,
 }
 

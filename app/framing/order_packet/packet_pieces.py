@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from app.codecs.sapdb.constants import LONGS, DataType, FunctionCode, MessType, PartAttribute, PartKind, Undef, ValMode
-from app.codecs.sapdb.packet import SEGMENT_KIND_AT, Packet, PacketSegment, Part, decode_packet
+from app.codecs.sapdb.packet import SEGMENT_KIND_AT, Part, decode_packet
 from app.codecs.sapdb.packet_records import (
     SEGMENT_HEADERS,
     CommandSegment,
@@ -72,7 +72,6 @@ _ROW_FUNCTIONS: Final = frozenset(
 """What replies answer that have rows. The reply to an UPDATE of no row is not the end of a data set."""
 
 _WHOLE: Final = frozenset({ValMode.ALLDATA, ValMode.LASTDATA})
-_UNTOLD: Final = ("", "")
 
 
 class PartPlace(NamedTuple):
@@ -165,50 +164,38 @@ def read(message: PhysicalMessage) -> GroupPart | Pieces:
 
 
 def contents(message: PhysicalMessage) -> list[SegmentContent]:
-    """Return the segments of a packet. Raises InvalidInputError."""
+    """Return the segments of a packet, with their parts by kind.
+
+    Raises InvalidInputError, also for a kind of part that comes twice, and for an unknown kind of segment.
+    """
     try:
         packet = decode_packet(message.body)
     except WireError as error:
         raise InvalidInputError("bad-packet", error.row, error.at, error.why) from error
     manner = Manner(code_of(packet.header.mess_code, packet.order), packet.context)
-    return [
-        SegmentContent(number, segment.header, parts, manner, _statement(parts, message))
-        for number, (segment, parts) in enumerate(zip(packet.segments, _placed(packet), strict=True))
-    ]
-
-
-def _placed(packet: Packet) -> Iterator[dict[int, PartPlace]]:
-    """Yield the parts of each segment by their kind.
-
-    Raises InvalidInputError for a kind of part that comes twice, and for an unknown kind of segment.
-    """
+    found: list[SegmentContent] = []
     for number, segment in enumerate(packet.segments):
+        begin = PacketHeader.SIZE + segment.header.segm_offset
         if (kind := segment.header.segm_kind) not in SEGMENT_HEADERS:
-            at = PacketHeader.SIZE + segment.header.segm_offset + SEGMENT_KIND_AT
             why = f"unknown kind {kind}; commands are 1 and 3, replies 2 and 4"
-            raise InvalidInputError("bad-packet", f"segment[{number}].segm_kind", at, why)
-        yield _places(number, segment)
+            raise InvalidInputError("bad-packet", f"segment[{number}].segm_kind", begin + SEGMENT_KIND_AT, why)
 
+        parts: dict[int, PartPlace] = {}
+        at = begin + type(segment.header).SIZE
+        for index, part in enumerate(segment.parts):
+            if (kind := part.header.part_kind) in parts:
+                row = f"segment[{number}].part[{index}].part_kind"
+                why = f"a second part of kind {kind}; a segment has at most one"
+                raise InvalidInputError("bad-packet", row, at, why)
+            at += PartHeader.SIZE
+            parts[kind] = PartPlace(part, at)
+            at += len(part.buffer) + len(part.fill)
 
-def _places(number: int, segment: PacketSegment) -> dict[int, PartPlace]:
-    found: dict[int, PartPlace] = {}
-    at = PacketHeader.SIZE + segment.header.segm_offset + type(segment.header).SIZE
-    for index, part in enumerate(segment.parts):
-        kind = part.header.part_kind
-        if kind in found:
-            row = f"segment[{number}].part[{index}].part_kind"
-            raise InvalidInputError("bad-packet", row, at, f"a second part of kind {kind}; a segment has at most one")
-        at += PartHeader.SIZE
-        found[kind] = PartPlace(part, at)
-        at += len(part.buffer) + len(part.fill)
+        parsids = (parts[kind].part.buffer[:PARSID_SIZE] for kind in _STATEMENTS if kind in parts)
+        identifier = next((each for each in (message.group_id, *parsids, message.correl_id) if any(each)), b"")
+        statement = bytes(identifier[:KEY_SIZE]).ljust(KEY_SIZE, b"\0") if identifier else b""
+        found.append(SegmentContent(number, segment.header, parts, manner, statement))
     return found
-
-
-def _statement(parts: Mapping[int, PartPlace], message: PhysicalMessage) -> bytes:
-    """Return the key of the statement that a segment belongs to; empty where nothing identifies it."""
-    parsids = (parts[kind].part.buffer[:PARSID_SIZE] for kind in _STATEMENTS if kind in parts)
-    identifiers = next((each for each in (message.group_id, *parsids, message.correl_id) if any(each)), b"")
-    return bytes(identifiers[:KEY_SIZE]).ljust(KEY_SIZE, b"\0") if identifiers else b""
 
 
 def _check_return(content: SegmentContent) -> None:
@@ -251,20 +238,15 @@ def _definition(content: SegmentContent) -> AttachmentDefinition:
     if not content.statement:
         why = "there is no GroupId, parsid or CorrelId, so nothing says which statement the rows or columns are of"
         raise InvalidInputError("no-statement", f"segment[{content.number}]", -1, why)
-    owner, table = _table(content)
+    owner = table = ""
+    if (kind := content.first_of(_TABLES)) is not None:
+        # The part has "OWNER"."TABLE" or "TABLE".
+        words = [word.strip().strip('"') for word in str(content.held(kind)).rstrip(" \0").split('"."')]
+        owner, table = words if len(words) == 2 else ("", words[0])
     if not table:
         parsid, others = content.statement[:PARSID_SIZE], content.statement[PARSID_SIZE:]
         owner, table = STATEMENT, (parsid + others if any(others) else parsid).hex()
     return AttachmentDefinition(AttachmentKind.DATA_SET, content.statement, owner, table)
-
-
-def _table(content: SegmentContent) -> tuple[str, str]:
-    """Return the owner and the name of the table, as far as a part has them: "OWNER"."TABLE" or "TABLE"."""
-    kind = content.first_of(_TABLES)
-    if kind is None:
-        return _UNTOLD
-    words = [word.strip().strip('"') for word in str(content.held(kind)).rstrip(" \0").split('"."')]
-    return (words[0], words[1]) if len(words) == len(_UNTOLD) else ("", words[0])
 
 
 # --- columns and rows -------------------------------------------------------------------------------------------------
@@ -293,8 +275,10 @@ def rows_of(content: SegmentContent) -> RowRange | None:
         return _end_of_rows(content)
     header, (part, _) = content.header, content.parts[kind]
     is_input = isinstance(header, CommandSegment)
-    if is_input and not (header.mass_cmd or _takes_several_rows(content)):
-        return None
+    if is_input and not header.mass_cmd:
+        parsid = content.parts.get(PartKind.PARSID)
+        if parsid is None or len(parsid.part.buffer) < PARSID_SIZE or parsid.part.buffer[10] not in _MASS:
+            return None
     attributes, count, total = part.header.attributes, part.header.arg_count, _row_count(content)
     if isinstance(header, ReturnSegment) and header.function_code == FunctionCode.SELECT_INTO:
         attributes |= PartAttribute.FIRST | PartAttribute.LAST
@@ -317,11 +301,6 @@ def _end_of_rows(content: SegmentContent) -> RowRange | None:
 def _row_count(content: SegmentContent) -> int | None:
     """Return the number in the resultcount part; None without the part, or if it is NULL."""
     return content.held(PartKind.RESULTCOUNT) if PartKind.RESULTCOUNT in content.parts else None
-
-
-def _takes_several_rows(content: SegmentContent) -> bool:
-    parsid = content.parts.get(PartKind.PARSID)
-    return parsid is not None and len(parsid.part.buffer) >= PARSID_SIZE and parsid.part.buffer[10] in _MASS
 
 
 def _has_no_row(header: Any) -> bool:
@@ -358,9 +337,7 @@ def long_pieces(content: SegmentContent) -> Iterator[LongPiece]:
         start = at + LONG_SIZE
         at = start + len(value.data)
         if value.undef < min(Undef) and (value.data or value.descriptor.valmode in _WHOLE):
-            yield _long_piece(
-                value, start, _type_and_name(described, number), f"{content.row(PartKind.LONGDATA)}[{number}]"
-            )
+            yield _long_piece(value, start, described, number, f"{content.row(PartKind.LONGDATA)}[{number}]")
 
 
 def _brings_data(header: Any) -> bool:
@@ -370,14 +347,7 @@ def _brings_data(header: Any) -> bool:
     return isinstance(header, ReturnSegment) and header.function_code != FunctionCode.PUTVAL
 
 
-def _type_and_name(described: Description, number: int) -> tuple[int, str]:
-    """Return the type and the name of a value."""
-    types, names = described.parameters, described.names
-    data_type = types[number].data_type if number < len(types) else DataType.LONG_BYTE
-    return data_type, names[number] if number < len(names) else ""
-
-
-def _long_piece(value: LongValue, start: int, identifiers: tuple[int, str], row: str) -> LongPiece:
+def _long_piece(value: LongValue, start: int, described: Description, number: int, row: str) -> LongPiece:
     descriptor, size = value.descriptor, len(value.data)
     key = long_key(descriptor)
     if not key:
@@ -388,10 +358,11 @@ def _long_piece(value: LongValue, start: int, identifiers: tuple[int, str], row:
     if not 0 <= offset <= _MOST_PLACE - size:
         why = f"position {descriptor.intern_pos} does not say where the {size} bytes belong in the LONG value"
         raise InvalidInputError("no-place", row, -1, why)
-    data_type, name = identifiers
+    types, names = described.parameters, described.names
+    data_type = types[number].data_type if number < len(types) else DataType.LONG_BYTE
     is_text = data_type in LONGS and data_type not in LONG_BYTES
     kind = AttachmentKind.TEXT_FILE if is_text else AttachmentKind.BINARY_FILE
-    shown = name or key[:LONG_ID_SIZE].hex()
+    shown = (names[number] if number < len(names) else "") or key[:LONG_ID_SIZE].hex()
     return LongPiece(key, offset, start, size, descriptor.valmode in _WHOLE, kind, shown)
 
 

@@ -144,26 +144,20 @@ def _table(
                 packets.part(PartKind.TABLENAME, f'"{owner}"."{name}"' if owner else f'"{name}"'),
             ],
         )
-        yield from _inserts(packets, statement, _rows(table, schema, infos, packets.manner, files), infos, table)
+
+        def rows() -> Iterator[data_rows.Bytes]:
+            first = 0
+            for batch in _batches(table, schema):
+                yield data_rows.encode(batch, infos, packets.manner, first, _long_named(files))
+                first += batch.num_rows
+
+        yield from _inserts(packets, statement, rows(), infos, table)
 
 
 def _batches(table: pq.ParquetFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Return the rows without side columns, read in this thread alone."""
     for batch in table.iter_batches(ROWS_A_BATCH, use_threads=False):
         yield batch.select(schema.names)
-
-
-def _rows(
-    table: pq.ParquetFile,
-    schema: pa.Schema,
-    infos: Sequence[ParameterInfo],
-    manner: Manner,
-    files: Mapping[str, OutgoingAttachment],
-) -> Iterator[data_rows.Bytes]:
-    first = 0
-    for batch in _batches(table, schema):
-        yield data_rows.encode(batch, infos, manner, first, _long_named(files))
-        first += batch.num_rows
 
 
 def _inserts(
