@@ -152,7 +152,10 @@ class Committer:
         results = self._completed([*results, *others], now)
         left = tuple(other.record.id for other in others if other.record is not None)
         quality = quality_rows(chain(qualities(results), *(package.quality for package in packages)))
-        news = list(self._news(results))
+        # An earlier batch has finished these, or they have been deleted meanwhile.
+        over = {record.id for record in self._known(results) if record.state in DONE}
+        finished = [result for result in results if result.finished is not None and result.record is not None]
+        news = [result for result in finished if result.record is not None and result.record.id not in over]
         packaged = (tables.with_finished_at(package.files, now) for package in packages)
         return Changes(
             IntendedBatch(self._journal or "", Position.unpack(reached).segment, self.progress, left),
@@ -188,13 +191,6 @@ class Committer:
         """Return results with the time (µs) of finishing, and with the traces that begin here."""
         ratio = ratio_of(self._run.stores.settings.traces)
         return [begun(dated(result, now), ratio) for result in results]
-
-    def _news(self, results: Sequence[Result]) -> Iterator[Result]:
-        """Return the finished attachments that no earlier batch has finished and that have not been deleted
-        meanwhile."""
-        over = {record.id for record in self._known(results) if record.state in DONE}
-        finished = (result for result in results if result.finished is not None and result.record is not None)
-        return (result for result in finished if result.record is not None and result.record.id not in over)
 
     def _known(self, results: Iterable[Result]) -> list[AttachmentRecord]:
         """Return the catalog's records of the finished attachments."""

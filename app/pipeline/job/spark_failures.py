@@ -94,7 +94,8 @@ def explain(error: BaseException, ended: JavaExit | None, places: Mapping[str, s
     if ended is not None:
         return _of_java(ended)
     if _NO_SPACE.search(text):
-        return _of_a_full_disk(places)
+        full = [f"{what} ({place})" for what, place in places.items() if _is_full(place)]
+        return Explained(f"no space is left for {' and '.join(full) or 'files of Spark'}", _FREE_SPACE)
     for words, why, hint in _CAUSES:
         if words.search(text):
             return Explained(why, hint)
@@ -149,11 +150,6 @@ def _of_java(ended: JavaExit) -> Explained:
         hint = "The system kills it when memory runs out: allow this machine or container more, or use fewer cores"
         return Explained(why, f"{hint} (--master 'local[2]') and less heap (--memory 1g), {_AGAIN}.")
     return Explained(why, f"Read its last output in the log, {_AGAIN}.")
-
-
-def _of_a_full_disk(places: Mapping[str, str]) -> Explained:
-    full = [f"{what} ({place})" for what, place in places.items() if _is_full(place)]
-    return Explained(f"no space is left for {' and '.join(full) or 'files of Spark'}", _FREE_SPACE)
 
 
 def _is_full(place: str) -> bool:
