@@ -127,7 +127,6 @@ class Committer:
             )
 
     def _commit(self, changes: Changes, now: int) -> CommittedBatch:
-        """Commit changes: to the tables, then to the catalog."""
         store = self._run.stores.store
         begin(store, changes.batch)
         added = self._commit_tables(changes)
@@ -145,7 +144,6 @@ class Committer:
     # --- new messages -------------------------------------------------------------------------------------------------
 
     def _new(self, found: TaskResults, reached: int, left_behind: Collection[str] | None, now: int) -> Changes:
-        """Return the changes by new messages."""
         known, packages = self._apart(found.packages)
         results = [*found.results, *known]
         others = list(self._left_behind(results, reached, left_behind))

@@ -235,7 +235,6 @@ class Assembler:
         return isinstance(event, Announced) and any(isinstance(effect, Refused) for effect in effects)
 
     def _take_again(self, message: PhysicalMessage, part: PartArrived | GroupPart, at: int) -> None:
-        """Note a part that came again."""
         record = self._assembly.attachments[message.source, part.correl_id].record
         if isinstance(part, PartArrived):
             self._context.repeated.add(record.id, part.sequence)

@@ -240,7 +240,6 @@ class _Backup:
     # --- the audit log --------------------------------------------------------------------------------------------
 
     def _audit_log(self) -> None:
-        """Copy the audit log, to which the gateway appends meanwhile."""
         with audit.opened_files(self._estate.settings.audit_folder) as files:
             sizes = {name: fstat(file.fileno()).st_size for name, file in files.items()}
             self._progress.begin("audit log", sum(sizes.values()))

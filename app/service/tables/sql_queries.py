@@ -81,13 +81,12 @@ if TYPE_CHECKING:
 
 ROWS_A_BATCH = 16_384
 
-_NOWHERE = "/nonexistent"
 _CONFINED = {
     "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false",
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
-    **dict.fromkeys(("home_directory", "extension_directory", "secret_directory"), _NOWHERE),
+    **dict.fromkeys(("home_directory", "extension_directory", "secret_directory"), "/nonexistent"),
 }
 """Settings for every query. Queries can read them, so they have no folder of this machine."""
 _READING = frozenset({"SELECT", "EXPLAIN"})
