@@ -220,12 +220,9 @@ class Committer:
         """Give staged content the name of its attachment's object."""
         store = self._run.stores.store
         for result in results:
-            if (
-                result.staged_object is not None
-                and result.finished is not None
-                and result.finished.object_name is not None
-            ):
-                with store.create(result.finished.object_name) as target:
+            name = None if result.finished is None else result.finished.object_name
+            if result.staged_object is not None and name is not None:
+                with store.create(name) as target:
                     for piece in store.read(result.staged_object):
                         target.write(piece)
 

@@ -99,7 +99,12 @@ def explain(error: BaseException, ended: JavaExit | None, places: Mapping[str, s
     for words, why, hint in _CAUSES:
         if words.search(text):
             return Explained(why, hint)
-    return Explained(_first_line(text), "")
+
+    # Java's reason comes after a line that only names the call.
+    _, of_java, raised = text.partition("\n: ")
+    first = (raised if of_java else text).partition("\n")[0].strip()
+    cause = _CAUSED_BY.search(text)
+    return Explained(cause[1] if first.endswith(":") and cause else first, "")
 
 
 def keep_traceback(error: BaseException, ended: JavaExit | None, folder: Path) -> Path | None:
@@ -159,11 +164,3 @@ def _is_full(place: str) -> bool:
     with suppress(OSError):
         return shutil.disk_usage(path).free < FULL_BELOW
     return False
-
-
-def _first_line(text: str) -> str:
-    """Return the first line that has a reason. Java's comes after a line that only names the call."""
-    _, of_java, raised = text.partition("\n: ")
-    first = (raised if of_java else text).partition("\n")[0].strip()
-    cause = _CAUSED_BY.search(text)
-    return cause[1] if first.endswith(":") and cause else first
