@@ -36,6 +36,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.spark
 def test_a_killed_java_is_named_with_what_to_do(journal: Path, tmp_path: Path) -> None:
     configuration = tmp_path / "gateway.toml"
     configuration.write_text(f'data = "{tmp_path / "data"}"\nassembler = "spark"\n')

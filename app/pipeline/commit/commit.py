@@ -127,7 +127,6 @@ class Committer:
             )
 
     def _commit(self, changes: Changes, now: int) -> CommittedBatch:
-        """Commit changes: to the tables, then to the catalog."""
         store = self._run.stores.store
         begin(store, changes.batch)
         added = self._commit_tables(changes)
@@ -145,14 +144,16 @@ class Committer:
     # --- new messages -------------------------------------------------------------------------------------------------
 
     def _new(self, found: TaskResults, reached: int, left_behind: Collection[str] | None, now: int) -> Changes:
-        """Return the changes by new messages."""
         known, packages = self._apart(found.packages)
         results = [*found.results, *known]
         others = list(self._left_behind(results, reached, left_behind))
         results = self._completed([*results, *others], now)
         left = tuple(other.record.id for other in others if other.record is not None)
         quality = quality_rows(chain(qualities(results), *(package.quality for package in packages)))
-        news = list(self._news(results))
+        # An earlier batch has finished these, or they have been deleted meanwhile.
+        over = {record.id for record in self._known(results) if record.state in DONE}
+        finished = [result for result in results if result.finished is not None and result.record is not None]
+        news = [result for result in finished if result.record is not None and result.record.id not in over]
         packaged = (tables.with_finished_at(package.files, now) for package in packages)
         return Changes(
             IntendedBatch(self._journal or "", Position.unpack(reached).segment, self.progress, left),
@@ -189,13 +190,6 @@ class Committer:
         ratio = ratio_of(self._run.stores.settings.traces)
         return [begun(dated(result, now), ratio) for result in results]
 
-    def _news(self, results: Sequence[Result]) -> Iterator[Result]:
-        """Return the finished attachments that no earlier batch has finished and that have not been deleted
-        meanwhile."""
-        over = {record.id for record in self._known(results) if record.state in DONE}
-        finished = (result for result in results if result.finished is not None and result.record is not None)
-        return (result for result in finished if result.record is not None and result.record.id not in over)
-
     def _known(self, results: Iterable[Result]) -> list[AttachmentRecord]:
         """Return the catalog's records of the finished attachments."""
         return self._catalog.attachments_by_id(
@@ -226,12 +220,9 @@ class Committer:
         """Give staged content the name of its attachment's object."""
         store = self._run.stores.store
         for result in results:
-            if (
-                result.staged_object is not None
-                and result.finished is not None
-                and result.finished.object_name is not None
-            ):
-                with store.create(result.finished.object_name) as target:
+            name = None if result.finished is None else result.finished.object_name
+            if result.staged_object is not None and name is not None:
+                with store.create(name) as target:
                     for piece in store.read(result.staged_object):
                         target.write(piece)
 

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_EXECUTOR = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 _JAVA_OPTION = re.compile(r"SPARK_JAVA_OPT_(\d+)")
 
 
@@ -38,7 +37,7 @@ def _executor(environment: Mapping[str, str]) -> list[str]:
         f"-Xmx{memory}",
         "-cp",
         _class_path(environment),
-        _EXECUTOR,
+        "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",
         *("--driver-url", environment["SPARK_DRIVER_URL"]),
         *("--executor-id", environment["SPARK_EXECUTOR_ID"]),
         *("--cores", environment["SPARK_EXECUTOR_CORES"]),

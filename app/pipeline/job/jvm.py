@@ -17,7 +17,6 @@ from app.pipeline.job.java import java_home
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
 
-_STARTED_BY_SUBMIT = "PYSPARK_GATEWAY_PORT"
 _LOGGING = Path(__file__).with_name("spark-log4j2.properties")
 _LINES_KEPT = 1000
 _LAST_SECONDS = 2.0
@@ -43,7 +42,7 @@ _ADVICE = re.compile(r" Consider setting 'spark\.\S+' or ?'spark\.\S+' configura
 
 def started_by_submit() -> bool:
     """Tell whether spark-submit has started this process, so that there is a Java process already."""
-    return _STARTED_BY_SUBMIT in os.environ
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def logging_option() -> str:

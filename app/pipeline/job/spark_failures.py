@@ -94,11 +94,17 @@ def explain(error: BaseException, ended: JavaExit | None, places: Mapping[str, s
     if ended is not None:
         return _of_java(ended)
     if _NO_SPACE.search(text):
-        return _of_a_full_disk(places)
+        full = [f"{what} ({place})" for what, place in places.items() if _is_full(place)]
+        return Explained(f"no space is left for {' and '.join(full) or 'files of Spark'}", _FREE_SPACE)
     for words, why, hint in _CAUSES:
         if words.search(text):
             return Explained(why, hint)
-    return Explained(_first_line(text), "")
+
+    # Java's reason comes after a line that only names the call.
+    _, of_java, raised = text.partition("\n: ")
+    first = (raised if of_java else text).partition("\n")[0].strip()
+    cause = _CAUSED_BY.search(text)
+    return Explained(cause[1] if first.endswith(":") and cause else first, "")
 
 
 def keep_traceback(error: BaseException, ended: JavaExit | None, folder: Path) -> Path | None:
@@ -151,11 +157,6 @@ def _of_java(ended: JavaExit) -> Explained:
     return Explained(why, f"Read its last output in the log, {_AGAIN}.")
 
 
-def _of_a_full_disk(places: Mapping[str, str]) -> Explained:
-    full = [f"{what} ({place})" for what, place in places.items() if _is_full(place)]
-    return Explained(f"no space is left for {' and '.join(full) or 'files of Spark'}", _FREE_SPACE)
-
-
 def _is_full(place: str) -> bool:
     path = Path(place.removeprefix("file://"))
     while not path.exists() and path != path.parent:
@@ -163,11 +164,3 @@ def _is_full(place: str) -> bool:
     with suppress(OSError):
         return shutil.disk_usage(path).free < FULL_BELOW
     return False
-
-
-def _first_line(text: str) -> str:
-    """Return the first line that has a reason. Java's comes after a line that only names the call."""
-    _, of_java, raised = text.partition("\n: ")
-    first = (raised if of_java else text).partition("\n")[0].strip()
-    cause = _CAUSED_BY.search(text)
-    return cause[1] if first.endswith(":") and cause else first

@@ -45,7 +45,6 @@ _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 _LOCAL_CORES = re.compile(r"local(?:\[(\d+|\*)\])?")
 """A master on this machine that does not say how often a task may fail. Spark's own number is once."""
-_CONNECT = "sc://"
 _CONNECT_PARTITIONS = 16
 """Tasks of a shuffle on a server whose cores are not known."""
 _LOOPBACK = "127.0.0.1"
@@ -91,7 +90,7 @@ class SparkSettings:
     def connect(self) -> str | None:
         """Return the address of a Spark Connect server, None if Spark runs with this process."""
         master = self.conf.get("spark.master") or self.master or ""
-        return master if master.startswith(_CONNECT) else None
+        return master if master.startswith("sc://") else None
 
     @property
     def local(self) -> bool:

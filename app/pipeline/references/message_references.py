@@ -390,7 +390,6 @@ def _columns(batch: pa.RecordBatch) -> Columns:
 def _unsequenced(
     batch: JournalBatch, first_position: int, rows: Numbers, keys: npt.NDArray[np.uint8]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield references to unsequenced messages."""
     sizes = batch.sizes[rows].astype("<i4")
     are_answers = (sizes > LONGEST_COUNT) & (sizes <= LONGEST_ANSWER)
     for kind, some in ((ReferenceKind.COUNT, ~are_answers), (ReferenceKind.ANSWER, are_answers)):

@@ -4,7 +4,7 @@ They are checked after the commit, because what was received cannot be received 
 committed its data, and only reports it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -44,7 +44,7 @@ def violations(
     """
     if not expectations or not added:
         return []
-    sums = list(_by_source(_rows(added, store)))
+    sums = _sums(added, store)
     found = []
     for each in expectations:
         for row in sums:
@@ -60,21 +60,18 @@ def violations(
     return found
 
 
-def _rows(added: Sequence[Increment], store: TableStore | None) -> pa.Table:
-    """Return the table's rows of the hours and sources of these increments."""
+def _sums(added: Sequence[Increment], store: TableStore | None) -> list[Increment]:
+    """Return the sums of the hours of these increments in the table, one for each of their sources."""
     if store is None or QUALITY not in store.names():
-        return quality_rows(added)
-    hours = pa.array({each.hour for each in added}, SCHEMA.field("hour").type)
-    sources = pa.array({each.source for each in added}, pa.string())
-    wanted = pc.field("hour").isin(hours) & pc.field("source").isin(sources)
-    return summed(store.dataset(QUALITY).to_table(columns=SCHEMA.names, filter=wanted).cast(SCHEMA).to_batches())
-
-
-def _by_source(rows: pa.Table) -> Iterator[Increment]:
-    """Yield the sums of all hours, source by source."""
+        rows = quality_rows(added)
+    else:
+        hours = pa.array({each.hour for each in added}, SCHEMA.field("hour").type)
+        sources = pa.array({each.source for each in added}, pa.string())
+        wanted = pc.field("hour").isin(hours) & pc.field("source").isin(sources)
+        found = store.dataset(QUALITY).to_table(columns=SCHEMA.names, filter=wanted)
+        rows = summed(found.cast(SCHEMA).to_batches())
     together = rows.set_column(1, "hour", pa.repeat(pa.scalar(0, SCHEMA.field("hour").type), rows.num_rows))
-    for row in summed(together.to_batches()).to_pylist():
-        yield Increment(**(row | {"hour": 0}))
+    return [Increment(**(row | {"hour": 0})) for row in summed(together.to_batches()).to_pylist()]
 
 
 def _share(some: float, all_: float) -> float:

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from app.pipeline.watch.pipeline_metrics import PipelineMetrics
 
-_WHOLE = "triggerExecution"
-_WORK = "addBatch"
-
 
 class StreamProgressListener(StreamingQueryListener):
     """Records the progress of each micro-batch with data, of the last query that was started.
@@ -43,8 +40,8 @@ class StreamProgressListener(StreamingQueryListener):
             sum(operator.memoryUsedBytes for operator in operators),
         )
         seconds = {phase: milliseconds / 1000 for phase, milliseconds in progress.durationMs.items()}
-        if _WORK in seconds:
-            self._metrics.took(seconds.pop(_WHOLE, 0.0), seconds)
+        if "addBatch" in seconds:
+            self._metrics.took(seconds.pop("triggerExecution", 0.0), seconds)
 
     def onQueryIdle(self, event: "QueryIdleEvent") -> None: ...
 

@@ -141,9 +141,14 @@ class AuditLog:
 
     def page(self, matches: Callable[[Entry], bool], cursor: str | None, limit: int) -> Page[Entry]:
         """Return a page of the entries that match, newest first. Raises BadCursor."""
+        before: _Cursor | None = None
+        if cursor is not None:
+            if (match := _CURSOR.fullmatch(cursor)) is None:
+                raise BadCursor(cursor)
+            before = _Cursor(cursor, int(match[1]), int(match[2]), match[3])
         found: list[Entry] = []
         last = ""
-        for place, each in self._backwards(_parsed(cursor)):
+        for place, each in self._backwards(before):
             if not matches(each):
                 continue
             if len(found) == limit:
@@ -264,15 +269,6 @@ class _Cursor(NamedTuple):
 
 def _checksum(line: bytes) -> str:
     return f"{crc32(line):08x}"
-
-
-def _parsed(cursor: str | None) -> _Cursor | None:
-    if cursor is None:
-        return None
-    match = _CURSOR.fullmatch(cursor)
-    if match is None:
-        raise BadCursor(cursor)
-    return _Cursor(cursor, int(match[1]), int(match[2]), match[3])
 
 
 def _lines_with(sought: bytes, data: mmap.mmap, first: int) -> Iterator[Entry]:

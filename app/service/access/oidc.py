@@ -113,24 +113,37 @@ class AccessTokens:
         if not self._fetching.acquire(blocking=self._keys is None):
             return
         try:
-            if monotonic() - self._tried_at >= PAUSE_SECONDS:
-                self._fetch_keys()
+            if monotonic() - self._tried_at < PAUSE_SECONDS:
+                return
+            try:
+                self._keys = self._published()
+            except GatewayError as error:
+                self._fault.failed(error)
+            else:
+                self._fetched_at = monotonic()
+                self._fault.worked()
+            self._tried_at = monotonic()
         finally:
             self._fetching.release()
 
-    def _fetch_keys(self) -> None:
-        try:
-            self._keys = self._published()
-        except GatewayError as error:
-            self._fault.failed(error)
-        else:
-            self._fetched_at = monotonic()
-            self._fault.worked()
-        self._tried_at = monotonic()
-
     def principal(self, text: str) -> Principal:
         """Return the principal of an access token. Raises TokenRefused."""
-        return self._principal_of(self.claims(text, self._settings.audience))
+        settings = self._settings
+        claims = self.claims(text, settings.audience)
+        name = claims.get(settings.name_claim)
+        if not isinstance(name, str) or not name:
+            raise TokenRefused(f"the access token has no claim {settings.name_claim!r}")
+        known = settings.scopes or {scope.value: [scope] for scope in Scope}
+        granted = {scope for word in _words(claims.get(settings.scope_claim)) for scope in known.get(word, [])}
+        return Principal(
+            kind="oidc",
+            name=name,
+            scopes=frozenset(granted),
+            id=str(claims.get("sub", "")),
+            sources=_limit(claims, settings.sources_claim),
+            destinations=_limit(claims, settings.destinations_claim),
+            expires_at=int(min(claims["exp"], _LATEST)) * 1_000_000,
+        )
 
     def claims(self, text: str, audience: str, what: str = "access token") -> dict[str, Any]:
         """Return the claims of a token of the provider for an audience; `what` names the token in errors.
@@ -156,23 +169,6 @@ class AccessTokens:
         except _UNREADABLE as error:
             raise TokenRefused(f"the {what} is not accepted: {_why(error)}") from None
         return claims
-
-    def _principal_of(self, claims: dict[str, Any]) -> Principal:
-        settings = self._settings
-        name = claims.get(settings.name_claim)
-        if not isinstance(name, str) or not name:
-            raise TokenRefused(f"the access token has no claim {settings.name_claim!r}")
-        known = settings.scopes or {scope.value: [scope] for scope in Scope}
-        granted = {scope for word in _words(claims.get(settings.scope_claim)) for scope in known.get(word, [])}
-        return Principal(
-            kind="oidc",
-            name=name,
-            scopes=frozenset(granted),
-            id=str(claims.get("sub", "")),
-            sources=_limit(claims, settings.sources_claim),
-            destinations=_limit(claims, settings.destinations_claim),
-            expires_at=int(min(claims["exp"], _LATEST)) * 1_000_000,
-        )
 
     def _has_key(self, text: str) -> bool:
         """Tell whether the key that a token names is known; True for what is no token, which no fetch helps."""

@@ -8,6 +8,7 @@ import hmac
 import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_bytes
@@ -65,21 +66,17 @@ class Links:
 
     def _code(self, payload: str, path: str, query: Iterable[tuple[str, str]]) -> str:
         if not self._secret:
-            self._secret = _read(self._path) or _made(self._path)
+            self._secret = _read_or_made(self._path)
         address = f"{path}?{urlencode(sorted(query))}"
         return _encoded(hmac.digest(self._secret, f"{payload}\n{address}".encode("utf-8", "replace"), sha256))
 
 
-def _read(path: Path) -> bytes:
-    try:
+def _read_or_made(path: Path) -> bytes:
+    """Return the secret in a file; a new one, written as a whole, if the file has none."""
+    with suppress(FileNotFoundError):
         found = path.read_bytes()
-    except FileNotFoundError:
-        return b""
-    return found if len(found) == _BYTES else b""
-
-
-def _made(path: Path) -> bytes:
-    """Write a new secret, as a whole, and return it."""
+        if len(found) == _BYTES:
+            return found
     secret, new = token_bytes(_BYTES), path.with_suffix(".new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:

@@ -235,7 +235,6 @@ class Assembler:
         return isinstance(event, Announced) and any(isinstance(effect, Refused) for effect in effects)
 
     def _take_again(self, message: PhysicalMessage, part: PartArrived | GroupPart, at: int) -> None:
-        """Note a part that came again."""
         record = self._assembly.attachments[message.source, part.correl_id].record
         if isinstance(part, PartArrived):
             self._context.repeated.add(record.id, part.sequence)
@@ -255,21 +254,16 @@ class Assembler:
                 log.error("message_not_read", source=message.source, reason=error.why, exc_info=cause)  # noqa: TRY400
             self._quarantine(at, message, error)
             return ()
-        if isinstance(event, Announced):
-            self._remember(message.source, event.dialects)
+        if isinstance(event, Announced) and message.source not in self._configured:
+            # The dialects that a source's senders have in common. A sender that shares none starts anew.
+            common = dialect.narrow(known, event.dialects)
+            if common != known:
+                self._dialects[message.source] = self._unsaved.dialects[message.source] = common
         if not isinstance(event, Pieces):
             return (event,)
         if event.refused is not None:
             self._quarantine(at, message, InvalidInputError(*event.refused))
         return event.parts
-
-    def _remember(self, source: str, dialects: int) -> None:
-        """Record the dialects that a source's senders have in common. A sender that shares none starts anew."""
-        if source in self._configured:
-            return
-        known = self._dialects.get(source, dialect.ALL)
-        if (common := dialect.narrow(known, dialects)) != known:
-            self._dialects[source] = self._unsaved.dialects[source] = common
 
     def _without_gone(self, key: Key, first: int | None) -> bool:
         """Remove from memory the parts of an attachment that the journal no longer has, if the one at `first` is among
@@ -310,20 +304,17 @@ class Assembler:
                 self._context.metrics.duplicates.labels(source).inc()
                 if to_finish is not None:
                     self._unsaved.healed.append(to_finish)
-            case Unreadable(attachment, first, again, damage):
-                self._heal(attachment, first, again, damage)
+            case Unreadable(attachment, first, again, damage):  # the same part came again, and replaces it
+                self._incremental.leave(attachment)
+                self._context.metrics.damage.labels("assembly").inc()
+                is_to_finish = self._assembly.replace_part(attachment, first, again)
+                by, reason = Position.unpack(again), str(damage)
+                log.warning("damaged_part_replaced", attachment=attachment, by=by, reason=reason)
+                if is_to_finish:
+                    self._unsaved.healed.append(attachment)
             case Answered(address, answer):
                 self._assembly.set_application(address, answer)
                 self._unsaved.applications.append(address)
-
-    def _heal(self, attachment: str, first: int, again: int, error: DamagedError) -> None:
-        """Replace a damaged part by the same part that came again."""
-        self._incremental.leave(attachment)
-        self._context.metrics.damage.labels("assembly").inc()
-        is_to_finish = self._assembly.replace_part(attachment, first, again)
-        log.warning("damaged_part_replaced", attachment=attachment, by=Position.unpack(again), reason=str(error))
-        if is_to_finish:
-            self._unsaved.healed.append(attachment)
 
     def _quarantine(self, position: int, message: PhysicalMessage, error: InvalidInputError) -> None:
         self._context.metrics.quarantined.labels(message.source, error.code).inc()

@@ -40,7 +40,11 @@ def complete(checkpoint: Checkpoint, finished: Collection[str], now: int) -> set
 
     None of them may have been complete before.
     """
-    found = {message.id for message in checkpoint.messages if _is_complete(message, finished)}
+    found = {
+        message.id
+        for message in checkpoint.messages
+        if lacks_only_attachments(message) and all(each in finished for each in message.attachments)
+    }
     if found:
         checkpoint.messages = [
             replace(message, complete_at=now) if message.id in found else message for message in checkpoint.messages
@@ -49,11 +53,6 @@ def complete(checkpoint: Checkpoint, finished: Collection[str], now: int) -> set
             message_event(message.id, message.source, now) for message in checkpoint.messages if message.id in found
         ]
     return found
-
-
-def _is_complete(message: MessageRecord, finished: Collection[str]) -> bool:
-    """Tell whether a message that is not complete lacks nothing once these attachments are finished."""
-    return lacks_only_attachments(message) and all(each in finished for each in message.attachments)
 
 
 def lacks_only_attachments(message: MessageRecord) -> bool:

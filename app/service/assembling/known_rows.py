@@ -34,7 +34,12 @@ def load(steps: Sequence[Step], assembly: Assembly, context: ServiceContext) -> 
     of the headers is refused.
     """
     held = assembly.attachments
-    keys = [_keys(step) for step in steps]
+    keys = [
+        [(step.source, step.correl_id)]
+        if isinstance(step, MessageRun)
+        else Assembly.keys(step.message.source, step.event)
+        for step in steps
+    ]
     wanted = _by_source(key for some in keys for key in some if key not in held)
     segments = segments_of(context.journal) if wanted else set()
     for source, correl_ids in wanted.items():
@@ -61,12 +66,6 @@ def load_messages(addresses: Iterable[Address], assembly: Assembly, context: Ser
     for source, correl_ids in _by_source(each for each in addresses if each not in held).items():
         for correl_id, found in context.catalog.messages_by_correl_id(source, correl_ids).items():
             held[source, correl_id] = found
-
-
-def _keys(step: Step) -> list[Key]:
-    if isinstance(step, MessageRun):
-        return [(step.source, step.correl_id)]
-    return Assembly.keys(step.message.source, step.event)
 
 
 def _addresses(step: Step, assembly: Assembly) -> Sequence[Address]:

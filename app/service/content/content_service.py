@@ -47,7 +47,7 @@ class Contents:
         Raises KeyError when it is gone. Raises DamagedError when it is not what was received; so does reading it.
         """
         try:
-            content = self._open(record)
+            content = self._opened(record) if record.storage == "journal" else self._found(record)
         except DamagedError as error:
             self._damages.found(record, error, "serving")
             raise
@@ -86,9 +86,6 @@ class Contents:
     def compared(self, record: AttachmentRecord) -> Iterator[memoryview]:
         """Yield all bytes and compare them with the digest. Raises what `open` does."""
         return self.open(record).compared()
-
-    def _open(self, record: AttachmentRecord) -> Content:
-        return self._opened(record) if record.storage == "journal" else self._found(record)
 
     def _in_journal(self, record: AttachmentRecord) -> Content:
         """Return content that is in the journal, according to `record`, and may have been copied since it was read."""

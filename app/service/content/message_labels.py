@@ -15,8 +15,6 @@ from app.ports import Catalog as CatalogPort
 from app.service.content.stored_content import Content, ContentFile
 from app.tables.read.label_catalogs import read_sas7bcat
 
-_SUFFIX = ".sas7bcat"
-
 
 def catalogs_of(record: AttachmentRecord, catalog: CatalogPort) -> Iterator[AttachmentRecord]:
     """Yield the finished attachments of the same message that are catalogs by their names, in the header's order."""
@@ -35,7 +33,7 @@ def catalogs_of(record: AttachmentRecord, catalog: CatalogPort) -> Iterator[Atta
 def _is_catalog(record: AttachmentRecord) -> bool:
     if record.kind is AttachmentKind.DATA_SET:
         return in_capitals(record.qualifier_2) == value_labels.MEMBER
-    return folded(record.qualifier_2).endswith(_SUFFIX)
+    return folded(record.qualifier_2).endswith(".sas7bcat")
 
 
 def read_catalogs(contents: Sequence[tuple[AttachmentKind, Content]]) -> Catalog:

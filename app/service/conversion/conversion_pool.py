@@ -214,7 +214,8 @@ class Slot:
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            future.add_done_callback(_retrieved)  # also if a forced stop cancels a second time
+            # The caller gets the cancellation, also if a forced stop cancels a second time.
+            future.add_done_callback(lambda done: done.cancelled() or done.exception())
             self.kill()
             await asyncio.wait([future])
             raise
@@ -290,12 +291,6 @@ def finished(pieces: Generator[bytes | memoryview, None, T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
-
-
-def _retrieved(future: "asyncio.Future[Any]") -> None:
-    """Mark the exception of a future as retrieved: the caller gets the cancellation."""
-    if not future.cancelled():
-        future.exception()
 
 
 def _too_long(seconds: float) -> LimitExceeded:

@@ -69,14 +69,22 @@ def work(connection: Connection, memory: int) -> None:
     """Do jobs until the other end is closed, or until this process holds much unused memory."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _be_modest()
+    with suppress(AttributeError, OSError):  # another C library
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_bytes(FIRST_VICTIM)
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+
     most = _data_bytes() + memory
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(EOFError, OSError), connection:
         while True:
             job: ConversionTask = connection.recv()
-            _limit_time(job.seconds)
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            seconds = int(used.ru_utime + used.ru_stime) + 1 + job.seconds
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.getrlimit(resource.RLIMIT_CPU)[1]))
             outcome = _outcome(job, connection)
             is_last = isinstance(outcome, Failed) and outcome.out_of_memory
             if isinstance(outcome, Done):
@@ -137,21 +145,6 @@ def _is_for_memory(error: BaseException | None) -> bool:
         seen.add(id(error))
         error = error.__cause__ or error.__context__
     return False
-
-
-def _be_modest() -> None:
-    with suppress(AttributeError, OSError):  # another C library
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_bytes(FIRST_VICTIM)
-    pa.set_cpu_count(1)
-    pa.set_io_thread_count(1)
-
-
-def _limit_time(seconds: int) -> None:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    most = int(used.ru_utime + used.ru_stime) + 1 + seconds
-    resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
 def _data_bytes() -> int:

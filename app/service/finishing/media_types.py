@@ -52,7 +52,6 @@ _REGISTERED = {
 """The names that IANA has registered for character sets, where Python has others. The few others have none."""
 
 _CODECS = {registered: codec for codec, registered in _REGISTERED.items()}
-_CHARSET = "charset="
 
 
 def stored_type(kind: AttachmentKind | None, first: PhysicalMessage) -> str:
@@ -68,5 +67,5 @@ def text_type(first: PhysicalMessage) -> str:
 
 def text_codec(content_type: str | None) -> str | None:
     """Return the Python codec of the character set in a media type by `text_type`; None if it has none."""
-    _, found, name = (content_type or "").partition(_CHARSET)
+    _, found, name = (content_type or "").partition("charset=")
     return _CODECS.get(name.lower(), name) if found else None

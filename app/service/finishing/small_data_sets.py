@@ -79,7 +79,6 @@ def _is_small(record: AttachmentRecord) -> bool:
 
 
 def _tables(read: list[tuple[_Located, PhysicalMessage]], stores: Stores) -> dict[str, DataSetTable]:
-    """Return the tables of small data sets, by identifier."""
     by_framing: dict[str, list[tuple[_Located, PhysicalMessage]]] = {}
     left = TABLES_BYTES
     for each, first in read:

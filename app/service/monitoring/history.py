@@ -96,16 +96,14 @@ class History:
                     self._heard[source] = now
                     self._add(now, source, Activity(messages=new, size=size))
             self._lost = {name: self._lost.get(name, now) for name, is_up in connected.items() if not is_up}
-        self._log_begin(connected)
-
-    def _log_begin(self, connected: Mapping[str, bool]) -> None:
-        """Log once that every source receives: what is sent to it from now on is not lost."""
-        if self._has_begun:
-            return
-        sources = {name.removeprefix(_SOURCE): is_up for name, is_up in connected.items() if name.startswith(_SOURCE)}
-        if sources and all(sources.values()):
-            self._has_begun = True
-            log.info("receiving_begun", sources=list(sources))
+        if not self._has_begun:
+            # Log once that every source receives: what is sent to it from now on is not lost.
+            sources = {
+                name.removeprefix(_SOURCE): is_up for name, is_up in connected.items() if name.startswith(_SOURCE)
+            }
+            if sources and all(sources.values()):
+                self._has_begun = True
+                log.info("receiving_begun", sources=list(sources))
 
     def take(self, events: Iterable[EventRecord]) -> None:
         """Count events of the log that are new."""

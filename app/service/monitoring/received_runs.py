@@ -88,7 +88,6 @@ def _marks(record: AttachmentRecord, context: ServiceContext, highest: int) -> d
 
 
 def _whole_messages(record: AttachmentRecord, context: ServiceContext) -> Runs:
-    """Return the logical messages of a group that are whole."""
     assert record.group is not None
     missing = missing_ranges(record, context.catalog, context.journal, MOST_RUNS)
     last = record.group.last or max((end for _, end in missing), default=0) or record.parts_received

@@ -142,24 +142,18 @@ def _attachments_of(message: PhysicalMessage, catalog: Catalog) -> list[str]:
 
 def _new_entry(catalog: Catalog, messages: Sequence[PhysicalMessage], since: int) -> QuarantineRecord | None:
     """Return the first entry that one of the messages has got since an event."""
-    replayed = {_message_traits(message) for message in messages}
+    replayed = {(each.source, each.received_at, each.correl_id, each.msg_type, len(each.body)) for each in messages}
     while events := catalog.events_after(since, _EVENTS_AT_ONCE):
         for event in events:
             if event.type != "message.quarantined":
                 continue
             entry = catalog.quarantine_entry(event.subject)
-            if entry is not None and _entry_traits(entry) in replayed:
+            if entry is None:
+                continue
+            if (entry.source, entry.received_at, entry.correl_id, entry.msg_type, entry.size) in replayed:
                 return entry
         since = events[-1].number
     return None
-
-
-def _message_traits(message: PhysicalMessage) -> tuple[object, ...]:
-    return message.source, message.received_at, message.correl_id, message.msg_type, len(message.body)
-
-
-def _entry_traits(entry: QuarantineRecord) -> tuple[object, ...]:
-    return entry.source, entry.received_at, entry.correl_id, entry.msg_type, entry.size
 
 
 def _wait_until(is_so: Callable[[], bool]) -> bool:

@@ -74,7 +74,12 @@ class Archiver:
         with suppress(KeyError):
             there = self._target.size(name)
         if there:
-            self._require_same(segment, name, min(there, segment.size, HEAD))
+            length = min(there, segment.size, HEAD)
+            begins = next(self._context.journal.segment_bytes(segment.number))[:length]
+            if b"".join(self._target.read(name, 0, length)) != begins:
+                raise GatewayError(
+                    f"{name} in the archive is from another journal: every journal needs an archive of its own"
+                )
         if there != segment.size:
             with self._target.create(name) as copy:
                 for view in self._context.journal.segment_bytes(segment.number):
@@ -122,11 +127,3 @@ class Archiver:
     def _write(self, name: str, text: str) -> None:
         with self._target.create(name) as object_:
             object_.write(text.encode())
-
-    def _require_same(self, segment: Segment, name: str, length: int) -> None:
-        """Raise GatewayError when the object of this name in the archive does not begin as the segment does."""
-        begins = next(self._context.journal.segment_bytes(segment.number))[:length]
-        if b"".join(self._target.read(name, 0, length)) != begins:
-            raise GatewayError(
-                f"{name} in the archive is from another journal: every journal needs an archive of its own"
-            )

@@ -92,7 +92,11 @@ class JournalWriter:
             except Exception:
                 log.exception("acknowledgement_failed")
         self._backlog.release(batch)
-        self._count(messages)
+        by_source: dict[str, list[int]] = {}
+        for message in messages:
+            by_source.setdefault(message.source, []).append(len(message.body))
+        for source, sizes in by_source.items():
+            self._metrics.count_received(source, len(sizes), sum(sizes))
         self._forward(positions, messages)
         self._learn(batch)
         return True
@@ -141,12 +145,15 @@ class JournalWriter:
     def _store_bare(self, message: PhysicalMessage, error: Exception) -> _Stored | None:
         """Write a message that could not be written: unchanged if that works now, or else a part of it."""
         why = f"the journal cannot write it: {type(error).__name__}: {str(error).partition(chr(10))[0][:500]}"
+        source, framing, received_at = message.source, message.framing, message.received_at
+        bare = [PhysicalMessage(source, framing, body=body, received_at=received_at) for body in (message.body, b"")]
+        forms = [message, *(each.unreadable("unwritable", why) for each in bare)]
         while True:
-            for form in (message, *_as_far_as_possible(message, why)):
+            for form in forms:
                 with suppress(Exception):
                     if (positions := self._append(_Piece([form]))) is not None:
                         if form is not message:
-                            log.error("message_not_written", source=message.source, reason=why, exc_info=error)
+                            log.error("message_not_written", source=source, reason=why, exc_info=error)
                         return _Stored(positions, [form])
             self._backlog.hold(self._backlog.holding or why)
             if self._backlog.pause(RETRY_SECONDS):
@@ -181,13 +188,6 @@ class JournalWriter:
         self._backlog.hold(f"{free} bytes are free for the journal, limits.free_bytes asks for {self._free_bytes}")
         return False
 
-    def _count(self, messages: Sequence[PhysicalMessage]) -> None:
-        by_source: dict[str, list[int]] = {}
-        for message in messages:
-            by_source.setdefault(message.source, []).append(len(message.body))
-        for source, sizes in by_source.items():
-            self._metrics.count_received(source, len(sizes), sum(sizes))
-
 
 def _pieces(batch: BacklogBatch) -> Iterator[list[PhysicalMessage]]:
     """Yield all messages of a batch, in lists of the size that one call of the journal should have."""
@@ -200,10 +200,3 @@ def _pieces(batch: BacklogBatch) -> Iterator[list[PhysicalMessage]]:
         piece.append(message)
         size += footprint(message)
     yield piece
-
-
-def _as_far_as_possible(message: PhysicalMessage, why: str) -> Iterator[PhysicalMessage]:
-    """Yield a message without descriptor fields and properties, then one without its body, too."""
-    for body in (message.body, b""):
-        bare = PhysicalMessage(message.source, message.framing, body=body, received_at=message.received_at)
-        yield bare.unreadable("unwritable", why)

@@ -78,7 +78,13 @@ class _Backup:
         self._known = self._last_segments()
 
     def make(self, keep: int | None) -> BackupReport:
-        self._require_first()
+        identity = self._estate.catalog.journal_identity() if self._estate.catalog else None
+        epoch = None if identity is None else backup_manifests.restored_epoch(self._place, identity.id)
+        if identity is not None and epoch is not None and identity.epoch < epoch:
+            raise GatewayError(
+                f"a backup of this journal was restored elsewhere with epoch {epoch}, and this gateway has epoch "
+                f"{identity.epoch}: stop it, or back it up to a place of its own"
+            )
         self._sealed()
         with TemporaryDirectory(prefix="backup-") as folder:
             snapshot = self._consistent(Path(folder))
@@ -131,15 +137,6 @@ class _Backup:
                 "each gateway a place of its own"
             )
         return {(file.path, file.size): file for file in files if file.path.startswith(JOURNAL)}
-
-    def _require_first(self) -> None:
-        journal = self._estate.catalog.journal_identity() if self._estate.catalog else None
-        epoch = None if journal is None else backup_manifests.restored_epoch(self._place, journal.id)
-        if journal is not None and epoch is not None and journal.epoch < epoch:
-            raise GatewayError(
-                f"a backup of this journal was restored elsewhere with epoch {epoch}, and this gateway has epoch "
-                f"{journal.epoch}: stop it, or back it up to a place of its own"
-            )
 
     # --- the journal ----------------------------------------------------------------------------------------------
 
@@ -243,7 +240,6 @@ class _Backup:
     # --- the audit log --------------------------------------------------------------------------------------------
 
     def _audit_log(self) -> None:
-        """Copy the audit log, to which the gateway appends meanwhile."""
         with audit.opened_files(self._estate.settings.audit_folder) as files:
             sizes = {name: fstat(file.fileno()).st_size for name, file in files.items()}
             self._progress.begin("audit log", sum(sizes.values()))

@@ -54,8 +54,14 @@ class Healer:
         self._seen = {each: at for each, at in self._seen.items() if each in damaged}
         self._tried = {each: at for each, at in self._tried.items() if each in damaged}
         for record in damaged.values():
-            if not self._stop.is_set():
-                self._search_journal(record)
+            if self._stop.is_set():
+                return
+            if self._seen.get(record.id) != record.last_position:  # more of it may be arriving
+                self._seen[record.id] = record.last_position
+            elif self._tried.get(record.id) != record.last_position:
+                self._tried[record.id] = record.last_position
+                for outcome in restore_content([record.id], self._context, give_up=False):
+                    report_outcome(record, outcome, self._context, self._damages, how="found in the journal")
 
     def heal(self, again: CompleteAttachment) -> None:
         """Replace the content of an attachment by a repetition of it, if it is damaged."""
@@ -74,12 +80,3 @@ class Healer:
         except KeyError as gone:
             return self._damages.lost(record, gone) is None
         return True
-
-    def _search_journal(self, record: AttachmentRecord) -> None:
-        """Restore an attachment from the journal, unless more of it is arriving or nothing has arrived since."""
-        if self._seen.get(record.id) != record.last_position:
-            self._seen[record.id] = record.last_position
-        elif self._tried.get(record.id) != record.last_position:
-            self._tried[record.id] = record.last_position
-            for outcome in restore_content([record.id], self._context, give_up=False):
-                report_outcome(record, outcome, self._context, self._damages, how="found in the journal")

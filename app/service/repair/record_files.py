@@ -154,14 +154,11 @@ def _once(store: ContentStore, found: Iterable[RecordFile], seen: set[tuple[str,
         lines = _lines(store, file)
         _header(next(lines, _NOTHING), file)
         for line in lines:
-            key = _key(line.value)
+            value = line.value
+            key = (value["of"], value["id"]) if value["kind"] == DROPPED else (value["kind"], value["row"]["id"])
             if key not in seen:
                 seen.add(key)
                 yield line
-
-
-def _key(line: dict[str, Any]) -> tuple[str, str]:
-    return (line["of"], line["id"]) if line["kind"] == DROPPED else (line["kind"], line["row"]["id"])
 
 
 def _to_line_value(row: Row | Dropped) -> dict[str, Any]:

@@ -140,48 +140,37 @@ def _outcomes(wanted: Mapping[str, Finding], restored: Iterable[RestoredAttachme
     return [RepairOutcome(wanted[each.id], each.done, each.why) for each in restored]
 
 
-def _expire(
-    findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]
-) -> list[RepairOutcome]:
-    for finding in findings:
-        for state in OPEN:
-            context.catalog.restart([finding.subject], state, finding.detail)
-        expired = AttachmentState.EXPIRED
-        record = context.catalog.attachment(finding.subject)
-        source = None if record is None else record.source
-        event = lost_parts_event(finding.subject, source, PARTS_GONE, finding.detail, context.clock.now())
-        context.catalog.set_state(
-            [finding.subject], expired, reason_code=PARTS_GONE, reason=finding.detail, events=[event]
-        )
-        advance(1)
-    return _all_done(findings)
+def _each(repair_one: Callable[[Finding, ServiceContext], object]) -> Repair:
+    """Return the repair that calls `repair_one` for each finding."""
+
+    def repair_all(
+        findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]
+    ) -> list[RepairOutcome]:
+        for finding in findings:
+            repair_one(finding, context)
+            advance(1)
+        return _all_done(findings)
+
+    return repair_all
 
 
-def _fail(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[RepairOutcome]:
-    now = context.clock.now()
-    for finding in findings:
-        delivery = context.catalog.delivery(finding.subject)
-        if delivery is not None:
-            failed = replace(delivery, state=DeliveryState.FAILED, reason=finding.detail, updated_at=now)
-            context.catalog.update_delivery(failed, [delivery_event(failed, reason=finding.detail)])
-        advance(1)
-    return _all_done(findings)
+def _expire(finding: Finding, context: ServiceContext) -> None:
+    for state in OPEN:
+        context.catalog.restart([finding.subject], state, finding.detail)
+    record = context.catalog.attachment(finding.subject)
+    source = None if record is None else record.source
+    event = lost_parts_event(finding.subject, source, PARTS_GONE, finding.detail, context.clock.now())
+    context.catalog.set_state(
+        [finding.subject], AttachmentState.EXPIRED, reason_code=PARTS_GONE, reason=finding.detail, events=[event]
+    )
 
 
-def _aside(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[RepairOutcome]:
-    for finding in findings:
-        set_aside(finding.subject, context.store)
-        advance(1)
-    return _all_done(findings)
-
-
-def _remove(
-    findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]
-) -> list[RepairOutcome]:
-    for finding in findings:
-        context.store.delete(finding.subject)
-        advance(1)
-    return _all_done(findings)
+def _fail(finding: Finding, context: ServiceContext) -> None:
+    delivery = context.catalog.delivery(finding.subject)
+    if delivery is not None:
+        now = context.clock.now()
+        failed = replace(delivery, state=DeliveryState.FAILED, reason=finding.detail, updated_at=now)
+        context.catalog.update_delivery(failed, [delivery_event(failed, reason=finding.detail)])
 
 
 def _record(
@@ -222,10 +211,10 @@ _REPAIRS: Mapping[Action, Repair] = {
     Action.RESERVE: _reserve,
     Action.RESTORE_ROW: _rows,
     Action.RESTORE_CONTENT: _content,
-    Action.EXPIRE: _expire,
-    Action.FAIL_DELIVERY: _fail,
-    Action.SET_OBJECT_ASIDE: _aside,
-    Action.REMOVE_UPLOAD: _remove,
+    Action.EXPIRE: _each(_expire),
+    Action.FAIL_DELIVERY: _each(_fail),
+    Action.SET_OBJECT_ASIDE: _each(lambda finding, context: set_aside(finding.subject, context.store)),
+    Action.REMOVE_UPLOAD: _each(lambda finding, context: context.store.delete(finding.subject)),
     Action.RECORD: _record,
     Action.SET_SEGMENT_ASIDE: _segments,
 }

@@ -65,14 +65,15 @@ class Deletion:
             raise NotEnded(f"{len(kept):,} of its attachments are not deleted; delete them before", kept)
         self._delete([each for each in attachments if follow(each.state, Input.DELETE) is not None])
         deleted = self._catalog.drop_message(message_id, [message_deletion_event(record, self._clock.now())])
-        self._between(lambda: self._forget(message_id))
+
+        def forget() -> Iterable[Key]:
+            # Assembly had the message in memory, and has written it again.
+            self._catalog.drop_message(message_id, [])
+            return ()
+
+        self._between(forget)
         self._notifier.notify()
         return deleted
-
-    def _forget(self, message_id: str) -> Iterable[Key]:
-        """Delete a message that assembly had in memory, and has written again."""
-        self._catalog.drop_message(message_id, [])
-        return ()
 
     def delivery(self, delivery_id: str) -> bool:
         """Delete a delivery that has ended, and its content. Return False when there is none. Raises NotEnded."""

@@ -75,19 +75,17 @@ class Expirer:
         """Release the parts of attachments that expired longer ago than `expiry.grace`."""
         grace = microseconds(self._context.settings.expiry.grace)
         if self._context.settings.assembler == "spark":
-            self._write_released(microseconds(self._context.settings.expiry.unfinished) + grace)
+            # With the released positions, a Spark job releases the same attachments.
+            age = microseconds(self._context.settings.expiry.unfinished) + grace
+            marks = {source: self._times.mark_before(source, age) for source in self._times.sources}
+            positions = {source: mark.position for source, mark in marks.items() if mark is not None}
+            if positions and positions != self._written:
+                write_released(self._context.store, positions)
+                self._written = positions
         for source in self._times.sources:
             before = self._times.counted(source) - grace
             if over := self._context.catalog.expired_before(source, before, AT_ONCE):
                 self._between(partial(self._release, over))
-
-    def _write_released(self, age: int) -> None:
-        """Write the released positions, so that a Spark job releases the same attachments."""
-        marks = {source: self._times.mark_before(source, age) for source in self._times.sources}
-        positions = {source: mark.position for source, mark in marks.items() if mark is not None}
-        if positions and positions != self._written:
-            write_released(self._context.store, positions)
-            self._written = positions
 
     def _release(self, over: list[AttachmentRecord]) -> Iterable[Key]:
         grace = self._context.settings.expiry.grace

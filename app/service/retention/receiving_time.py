@@ -148,9 +148,19 @@ class ReceivingTime:
             holding = self._holding() is not None
             can = [name for name, source in self._sources.items() if source.can_receive(now, holding, self._longest)]
             end = self._context.journal.end()
-            self._wait(-1 if end is None else end.pack(), dict.fromkeys(can, passed))
+            times = dict.fromkeys(can, passed)
+            if len(self._waiting) >= STEPS_WAITING:
+                _, earlier = self._waiting.pop()
+                times = {name: earlier.get(name, 0) + times.get(name, 0) for name in earlier | times}
+            self._waiting.append((-1 if end is None else end.pack(), times))
+
             progress = self._context.catalog.progress()
-            self._count(-1 if progress is None else progress)
+            while self._waiting and self._waiting[0][0] <= (-1 if progress is None else progress):
+                reached, times = self._waiting.popleft()
+                for source, time in times.items():
+                    self._counted[source] = counted = self.counted(source) + time
+                    self._mark(ReceivingMark(source, counted, reached))
+
             if now - self._saved_at >= SAVE_SECONDS:
                 self.save()
 
@@ -161,19 +171,6 @@ class ReceivingTime:
             marks, self._new_marks = self._new_marks, []
         oldest = {source: marks[0].counted for source, marks in self._marks.items() if marks}
         self._context.catalog.save_receiving_time(self._counted, marks, oldest)
-
-    def _wait(self, end: int, passed: dict[str, int]) -> None:
-        if len(self._waiting) >= STEPS_WAITING:
-            _, earlier = self._waiting.pop()
-            passed = {name: earlier.get(name, 0) + passed.get(name, 0) for name in earlier | passed}
-        self._waiting.append((end, passed))
-
-    def _count(self, progress: int) -> None:
-        while self._waiting and self._waiting[0][0] <= progress:
-            end, passed = self._waiting.popleft()
-            for source, time in passed.items():
-                self._counted[source] = counted = self.counted(source) + time
-                self._mark(ReceivingMark(source, counted, end))
 
     def _mark(self, mark: ReceivingMark) -> None:
         marks = self._marks.setdefault(mark.source, [])

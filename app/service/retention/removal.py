@@ -134,7 +134,10 @@ class Remover:
     def drop_attachments(self) -> bool:
         """Remove the rows of ended attachments without content, and of their messages; before, the parts of refused
         ones."""
-        self._drop_refused_parts()
+        before = self._clock.before(self._retention.quarantine)
+        refused = [] if before is None else self._context.catalog.refused_attachments(before, AT_ONCE)
+        if refused:  # quarantine no longer keeps their parts for a retry
+            self._between(lambda: self._release(refused))
         has_more = False
         ages = ((_ROWS, self._retention.attachments), ((AttachmentState.EXPIRED,), self._retention.expired))
         for states, age in ages:
@@ -146,15 +149,6 @@ class Remover:
                     self._between(_nothing)  # messages in memory are dropped
                 has_more = has_more or attachments == AT_ONCE
         return has_more
-
-    def _drop_refused_parts(self) -> None:
-        """Release the parts of attachments whose content was refused, once quarantine no longer keeps them for
-        a retry."""
-        before = self._clock.before(self._retention.quarantine)
-        if before is None:
-            return
-        if refused := self._context.catalog.refused_attachments(before, AT_ONCE):
-            self._between(lambda: self._release(refused))
 
     def _release(self, refused: list[AttachmentRecord]) -> Iterable[Key]:
         gone: list[str] = []

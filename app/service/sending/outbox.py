@@ -138,7 +138,12 @@ class Outbox:
         """Attempt the deliveries that are due. Return False when there was none, or when the catalog fails, so that a
         pause follows."""
         try:
-            self._tidy()
+            if monotonic() >= self._tidy_at:
+                # The sender removes its records of deliveries that are over.
+                self._tidy_at = monotonic() + TIDY_RETRY_SECONDS
+                with suppress(SendFailed):  # the sender has logged it
+                    self.sender.tidy(self._may_continue)
+                    self._tidy_at = monotonic() + TIDY_SECONDS
             now = self._context.clock.now()
             latest = now + microseconds(self._settings.retry_longest)
             due = self._context.catalog.due_deliveries(self.name, now, DUE_AT_ONCE, latest)
@@ -303,15 +308,6 @@ class Outbox:
         self._last_progress.pop(delivery_id, None)
         self._broken.pop(delivery_id, None)
         self._cancelled.discard(delivery_id)
-
-    def _tidy(self) -> None:
-        """Have the sender remove its records of deliveries that are over: at the start, and every hour."""
-        if monotonic() < self._tidy_at:
-            return
-        self._tidy_at = monotonic() + TIDY_RETRY_SECONDS
-        with suppress(SendFailed):  # the sender has logged it
-            self.sender.tidy(self._may_continue)
-            self._tidy_at = monotonic() + TIDY_SECONDS
 
     def _may_continue(self, delivery_id: str) -> bool:
         delivery = self._context.catalog.delivery(delivery_id)

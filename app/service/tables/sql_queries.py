@@ -67,13 +67,10 @@ def _expression(column: str, data_type: object, as_text: bool) -> str:
         return column
     if kind in _NESTED:
         return f"to_json({column})::VARCHAR"
-    if _MOMENTS.match(name):
-        return _iso_8601(f"{column}::VARCHAR")
-    return f"{column}::VARCHAR"
-
-
-def _iso_8601(text: str) -> str:
-    """Return SQL for a moment in ISO 8601; one outside of the years 1 to 9999 stays as DuckDB writes it."""
+    text = f"{column}::VARCHAR"
+    if not _MOMENTS.match(name):
+        return text
+    # ISO 8601. A moment outside of the years 1 to 9999 stays as DuckDB writes it.
     iso = f"regexp_replace(replace({text}, ' ', 'T'), '[+]00$', 'Z')"
     return f"CASE WHEN {text} LIKE '____-__-__ __:__:__%' THEN {iso} ELSE {text} END"
 
@@ -84,13 +81,12 @@ if TYPE_CHECKING:
 
 ROWS_A_BATCH = 16_384
 
-_NOWHERE = "/nonexistent"
 _CONFINED = {
     "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false",
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
-    **dict.fromkeys(("home_directory", "extension_directory", "secret_directory"), _NOWHERE),
+    **dict.fromkeys(("home_directory", "extension_directory", "secret_directory"), "/nonexistent"),
 }
 """Settings for every query. Queries can read them, so they have no folder of this machine."""
 _READING = frozenset({"SELECT", "EXPLAIN"})

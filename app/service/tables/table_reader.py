@@ -85,15 +85,14 @@ def open_table(store: TableStore, name: str) -> OpenTable:
 
 def _open(store: TableStore, name: str) -> OpenTable:
     opened = OpenTable(store.describe(name), store.schema(name), store.dataset(name))
-    return _summed(opened) if name == QUALITY else opened
+    if name != QUALITY:
+        return opened
 
-
-def _summed(table: OpenTable) -> OpenTable:
-    """Return the quality table, which is stored as increments, with its sums."""
+    # It is stored as increments.
     from pyarrow.dataset import InMemoryDataset  # noqa: PLC0415 - takes a quarter of a second to load
 
-    rows = summed(table.dataset.to_batches())
-    return OpenTable(table.version._replace(rows=rows.num_rows), rows.schema, InMemoryDataset(rows))
+    rows = summed(opened.dataset.to_batches())
+    return OpenTable(opened.version._replace(rows=rows.num_rows), rows.schema, InMemoryDataset(rows))
 
 
 COLUMN = "source"

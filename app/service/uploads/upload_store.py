@@ -65,7 +65,12 @@ class Uploads:
         identifiers."""
         with self._lock:
             if self._uploads is None:
-                self._uploads = self._found()
+                folders: dict[str, set[str]] = {}
+                for name in self._store.names(FOLDER):
+                    upload_id, _, last = name.removeprefix(FOLDER).partition("/")
+                    folders.setdefault(upload_id, set()).add(last)
+                found = {upload_id: self._load(upload_id, names) for upload_id, names in folders.items()}
+                self._uploads = {upload_id: upload for upload_id, upload in found.items() if upload is not None}
             return self._uploads
 
     def create(
@@ -234,14 +239,6 @@ class Uploads:
     def _write(self, record: UploadRecord) -> None:
         with self._store.create(record.object_name) as target:
             target.write(orjson.dumps(asdict(record)))
-
-    def _found(self) -> dict[str, Upload]:
-        folders: dict[str, set[str]] = {}
-        for name in self._store.names(FOLDER):
-            upload_id, _, last = name.removeprefix(FOLDER).partition("/")
-            folders.setdefault(upload_id, set()).add(last)
-        found = {upload_id: self._load(upload_id, names) for upload_id, names in folders.items()}
-        return {upload_id: upload for upload_id, upload in found.items() if upload is not None}
 
     def _load(self, upload_id: str, names: set[str]) -> Upload | None:
         """Return the upload of a folder with these names; None, and remove them, if it has no description."""

@@ -49,7 +49,11 @@ class WebhookEndpoint:
         self._which = EventFilter.of(self.settings.types, self.settings.sources, self.settings.destinations)
         self._fault = Recurring(log, "webhook", webhook=name)
         self._lock = Lock()
-        self._record = context.catalog.webhooks().get(name) or self._new()
+        record = context.catalog.webhooks().get(name)
+        if record is None:  # it gets the events from now on
+            record = WebhookRecord(name, self._catalog.last_event(), updated_at=self._clock.now())
+            self._catalog.save_webhook(record)
+        self._record = record
         self._changes = 0
         """How often a client has changed the record: what was sent before that does not count."""
         self._is_saved = True
@@ -57,12 +61,6 @@ class WebhookEndpoint:
         self._has_queued = True
         self._accepted: list[int] = []
         """The dead letters that the receiver accepted and that the catalog still has."""
-
-    def _new(self) -> WebhookRecord:
-        """Record a new webhook, which gets the events from now on."""
-        record = WebhookRecord(self.name, self._catalog.last_event(), updated_at=self._clock.now())
-        self._catalog.save_webhook(record)
-        return record
 
     # --- for clients ------------------------------------------------------------------------------------------------
 
@@ -126,7 +124,10 @@ class WebhookEndpoint:
             if self._which.selects(event) and not self._send(event, reached, changes):
                 return self.due_in() == 0.0
             reached = event.number
-        self._advance(reached, changes)
+        with self._lock:
+            if self._changes == changes and reached != self._record.position:
+                self._record = replace(self._record, position=reached)
+                self._save(self._record)
         return bool(events)
 
     def _send(self, event: EventRecord, reached: int, changes: int) -> bool:
@@ -162,12 +163,6 @@ class WebhookEndpoint:
         with self._lock:
             if self._changes == changes:
                 self._record = replace(self._record, attempts=0, failing_since=None, next_attempt_at=0, reason=None)
-
-    def _advance(self, reached: int, changes: int) -> None:
-        with self._lock:
-            if self._changes == changes and reached != self._record.position:
-                self._record = replace(self._record, position=reached)
-                self._save(self._record)
 
     def _failed(self, answer: WebhookAnswer, event: EventRecord) -> None:
         """Record a failure, and give up what is too old."""
@@ -233,22 +228,18 @@ class WebhookEndpoint:
     def _send_queued(self) -> bool:
         """Send the dead letters that clients have queued; return whether sending of the log may continue."""
         self._has_queued = is_done = False
+        changes, after = self._changes, 0
         try:
-            is_done = self._send_letters()
+            self._drop_accepted()
+            while letters := self._catalog.dead_letters(self.name, after, AT_ONCE, queued=True):
+                for letter in letters:
+                    after = letter.event.number
+                    if self._stop.is_set() or not self._send_letter(letter, changes):
+                        return False
+            is_done = True
         finally:
             self._has_queued = self._has_queued or not is_done
         return is_done
-
-    def _send_letters(self) -> bool:
-        changes = self._changes
-        after = 0
-        self._drop_accepted()
-        while letters := self._catalog.dead_letters(self.name, after, AT_ONCE, queued=True):
-            for letter in letters:
-                after = letter.event.number
-                if self._stop.is_set() or not self._send_letter(letter, changes):
-                    return False
-        return True
 
     def _drop_accepted(self) -> None:
         if self._accepted:

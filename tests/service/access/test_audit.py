@@ -69,6 +69,7 @@ def test_a_line_that_was_cut_spoils_no_other(tmp_path: Path) -> None:
     assert everything(log) == [3, 1]
 
 
+@pytest.mark.process
 def test_several_processes_write_whole_lines(tmp_path: Path) -> None:
     children = []
     for process in range(3):
