@@ -94,8 +94,10 @@ class AdvisoryLock:
 
     def take(self) -> None:
         is_again = self._connection is not None
-        if self._is_connected():
-            return
+        if self._connection is not None:
+            with suppress(DBAPIError):
+                self._connection.execute(text("SELECT 1"))
+                return
         self.release()
         with explained(self._place):
             connection = self._engine.connect()
@@ -116,15 +118,6 @@ class AdvisoryLock:
         if connection is not None:
             connection.invalidate()  # the end of the session releases the lock
             connection.close()
-
-    def _is_connected(self) -> bool:
-        if self._connection is None:
-            return False
-        try:
-            self._connection.execute(text("SELECT 1"))
-        except DBAPIError:
-            return False
-        return True
 
     def _await(self, connection: Connection) -> bool:
         asked = text("SELECT pg_try_advisory_lock(:key, hashtext(current_schema()))")

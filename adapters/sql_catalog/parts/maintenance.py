@@ -6,6 +6,7 @@ A copy is always a SQLite file, so that a backup of one kind of database can be 
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import count
 from pathlib import Path
 
 from sqlalchemy import Connection, create_engine, delete, func, insert, inspect, select, text
@@ -69,7 +70,8 @@ class Maintenance:
         path = self._path
         if path is None:
             return self._clear()
-        aside = _free_name(path)
+        names = (path.with_name(f"{path.name}.aside-{number}") for number in count(1))
+        aside = next(each for each in names if not each.exists())
         for suffix in _SUFFIXES:
             file = path.with_name(path.name + suffix)
             if file.exists():
@@ -154,10 +156,3 @@ def _copy(source: Connection, target: Connection) -> None:
 
 def _read_only(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)
-
-
-def _free_name(path: Path) -> Path:
-    number = 1
-    while (aside := path.with_name(f"{path.name}.aside-{number}")).exists():
-        number += 1
-    return aside
