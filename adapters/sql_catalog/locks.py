@@ -102,7 +102,11 @@ class AdvisoryLock:
         with explained(self._place):
             connection = self._engine.connect()
         try:
-            is_taken = self._await(connection)
+            asked = text("SELECT pg_try_advisory_lock(:key, hashtext(current_schema()))")
+            deadline = monotonic() + _LONGEST_WAIT
+            with explained(self._place):
+                while not (is_taken := bool(connection.scalar(asked, {"key": _KEY}))) and monotonic() < deadline:
+                    sleep(_PAUSE)
         except BaseException:
             connection.close()
             raise
@@ -118,11 +122,3 @@ class AdvisoryLock:
         if connection is not None:
             connection.invalidate()  # the end of the session releases the lock
             connection.close()
-
-    def _await(self, connection: Connection) -> bool:
-        asked = text("SELECT pg_try_advisory_lock(:key, hashtext(current_schema()))")
-        deadline = monotonic() + _LONGEST_WAIT
-        with explained(self._place):
-            while not (is_taken := bool(connection.scalar(asked, {"key": _KEY}))) and monotonic() < deadline:
-                sleep(_PAUSE)
-        return is_taken
