@@ -232,8 +232,8 @@ class SourceSession:
         """Get messages and pass them on until the queue is empty and all are durable, or until the unit is at its
         limit.
 
-        Return the error of a failed MQGET after which the messages got before can be committed. Raise an error that loses
-        the unit.
+        Return the error of a failed MQGET after which the messages got before can be committed. Raise an error that
+        loses the unit.
         """
         message: MqMessage | None = first
         failure: MqiError | None = None
