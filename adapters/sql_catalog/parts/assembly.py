@@ -199,7 +199,8 @@ class AssemblyPart(CatalogPart):
         reported = {record.id: record.state for record in checkpoint.attachments}
         before = states(connection, to_close.union(reported, checkpoint.part_runs))
         after = before | {each: state for each, state in reported.items() if before.get(each) not in CLOSED}
-        missed = {each for each in to_close if not _can_close(after.get(each))}
+        complete = {each for each in to_close & after.keys() if follow(after[each], Input.CONTENT_READ) is not None}
+        missed = to_close - complete
         finished = {each.id: each for each in checkpoint.finished if each.id not in missed}
 
         attachments = attachment_columns(checkpoint.attachments)
@@ -272,11 +273,6 @@ def _unannounced(connection: Connection, identified: Sequence[NewEvent]) -> list
     subjects = [*dict.fromkeys(event.subject for event in identified)]
     known = {row.id for some in chunks(subjects) for row in _UNANNOUNCED.run(connection, some)}
     return [event for event in identified if event.subject in known]
-
-
-def _can_close(state: AttachmentState | None) -> bool:
-    """Tell whether an attachment is complete, so that its content may be read or refused."""
-    return state is not None and follow(state, Input.CONTENT_READ) is not None
 
 
 def _reopen(connection: Connection, attachment_ids: Sequence[str], happened: Input) -> None:

@@ -69,7 +69,13 @@ class Maintenance:
     def set_aside(self) -> str:
         path = self._path
         if path is None:
-            return self._clear()
+            with closing(Database(self._url)) as database, database.write(durable=True) as connection:
+                for table in reversed(catalog_tables.metadata.sorted_tables):
+                    connection.execute(delete(table))
+                connection.execute(insert(catalog_tables.progress).values(id=1, position=None))
+                begin_event_log(connection)
+            return f"the rows of {self.place} were removed"
+
         names = (path.with_name(f"{path.name}.aside-{number}") for number in count(1))
         aside = next(each for each in names if not each.exists())
         for suffix in _SUFFIXES:
@@ -126,14 +132,6 @@ class Maintenance:
     def _path(self) -> Path | None:
         """Return the file of a SQLite database; None for PostgreSQL."""
         return Path(self._address.database or "") if self._address.get_backend_name() == "sqlite" else None
-
-    def _clear(self) -> str:
-        with closing(Database(self._url)) as database, database.write(durable=True) as connection:
-            for table in reversed(catalog_tables.metadata.sorted_tables):
-                connection.execute(delete(table))
-            connection.execute(insert(catalog_tables.progress).values(id=1, position=None))
-            begin_event_log(connection)
-        return f"the rows of {self.place} were removed"
 
     @contextmanager
     def _connected(self, isolation: str = "AUTOCOMMIT") -> Iterator[Connection]:

@@ -1,7 +1,5 @@
 """The binding of a catalog to a journal and to the gateway that writes it."""
 
-from functools import partial
-
 from sqlalchemy import Connection, select, update
 
 from adapters.sql_catalog.parts.events import begin_event_log
@@ -59,13 +57,21 @@ class OwnershipPart(CatalogPart):
                     "`attachment-gateway rebuild` to make a new catalog from this one"
                 )
 
+        def require_bound(connection: Connection) -> None:
+            bound = _bound(connection)
+            if bound is not None and bound != journal:
+                raise CatalogTaken(
+                    f"another gateway has taken over the catalog: it is bound to epoch {bound.epoch} of journal "
+                    f"{bound.id}, and this process has epoch {journal.epoch} of {journal.id}, so it stops writing"
+                )
+
         self._database.admit = require_no_later
         with self._database.write(durable=True) as connection:
             connection.execute(
                 update(catalog_tables.progress).values(journal_id=journal.id, journal_epoch=journal.epoch)
             )
             begin_event_log(connection)
-        self._database.admit = partial(_require_bound, journal)
+        self._database.admit = require_bound
 
     def flush(self) -> None:
         with self._database.write(durable=True) as connection:
@@ -88,12 +94,3 @@ def _bound(connection: Connection) -> JournalIdentity | None:
     finally:
         cursor.close()
     return None if row is None or row[0] is None else JournalIdentity(*row)
-
-
-def _require_bound(journal: JournalIdentity, connection: Connection) -> None:
-    bound = _bound(connection)
-    if bound is not None and bound != journal:
-        raise CatalogTaken(
-            f"another gateway has taken over the catalog: it is bound to epoch {bound.epoch} of journal {bound.id}, "
-            f"and this process has epoch {journal.epoch} of {journal.id}, so it stops writing"
-        )
