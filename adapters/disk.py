@@ -107,17 +107,11 @@ class ReadFile:
             data += more
         return data
 
-    def _read_once(self, start: int, end: int) -> bytes:
-        try:
-            return self._read(start, end)
-        except OSError as error:
-            raise _unreadable(start, end, error) from error
-
     def read_as_is(self, start: int, end: int) -> bytes:
         """Return bytes [start, end), with zeros in place of bytes that cannot be read."""
         try:
-            return self._read_once(start, end)
-        except UnreadableError:
+            return self._read(start, end)
+        except (OSError, UnreadableError):
             if end - start <= _BLOCK:
                 return bytes(end - start)
         parts = range(start, end, _BLOCK)

@@ -75,17 +75,14 @@ def bucket(url: str) -> ObjectStore:
     if parts.scheme == "memory":
         return _memory(parts.netloc) if parts.netloc else MemoryStore()
     if parts.scheme in _REMOTE_SCHEMES:
-        _require_credentials(_REMOTE_SCHEMES[parts.scheme])
+        provider = _REMOTE_SCHEMES[parts.scheme]
+        if not any(os.environ.get(name) for name in _CREDENTIALS[provider]):
+            raise ValueError(
+                f"no credentials for {provider}: set one of {', '.join(_CREDENTIALS[provider])}. The metadata address "
+                "of the machine is asked only if the last one names it"
+            )
         return from_url(url)
     raise ValueError(f"unknown storage URL {url}; give a path, or a URL with file, s3, gs or az")
-
-
-def _require_credentials(provider: str) -> None:
-    if not any(os.environ.get(name) for name in _CREDENTIALS[provider]):
-        raise ValueError(
-            f"no credentials for {provider}: set one of {', '.join(_CREDENTIALS[provider])}. The metadata address of "
-            "the machine is asked only if the last one names it"
-        )
 
 
 @cache

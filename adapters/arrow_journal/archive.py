@@ -55,7 +55,12 @@ class ArrowArchive(PositionReader):
 
     def __init__(self, place: str | Path, cache: Path | None = None, cache_bytes: int = CACHE_BYTES) -> None:
         self._arguments = place, cache, cache_bytes
-        self._storage = _shelf(*self._arguments)
+        if (folder := local_folder(place)) is not None:
+            self._storage: SegmentStorage = FolderSegments(folder)
+        else:
+            url = str(place)
+            files = FileCache(cache or own_folder(sha256(url.encode()).hexdigest()[:32]), cache_bytes)
+            self._storage = BucketSegments(url, bucket(url), files)
         self._found = _States(self._storage)
         super().__init__(self._found, self._open, Recent())
         self._journal: JournalIdentity | None = None
@@ -179,12 +184,3 @@ class _States(dict[int, SegmentState]):
 
     def __missing__(self, number: int) -> SegmentState:
         return self.setdefault(number, self._storage.find(number))
-
-
-def _shelf(place: str | Path, cache: Path | None, cache_bytes: int) -> SegmentStorage:
-    folder = local_folder(place)
-    if folder is not None:
-        return FolderSegments(folder)
-    url = str(place)
-    files = FileCache(cache or own_folder(sha256(url.encode()).hexdigest()[:32]), cache_bytes)
-    return BucketSegments(url, bucket(url), files)

@@ -33,18 +33,16 @@ class CurrentSegment:
     def writer_for(self, batches: int) -> SegmentWriter:
         """Return the writer for that number of batches, of a new segment if this one is full. Raises OSError."""
         now = self._now()
-        if self._writer is not None and self._is_full(self._writer, now, batches):
+        writer = self._writer
+        if writer is not None and (
+            writer.state.size >= self._segment_bytes
+            or now - writer.state.created_at >= self._age
+            or len(writer.batches) + batches > MAX_BATCHES_A_SEGMENT
+        ):
             self.seal()
         if self._writer is None:
             self._writer = self._begin(now)
         return self._writer
-
-    def _is_full(self, writer: SegmentWriter, now: int, batches: int) -> bool:
-        return (
-            writer.state.size >= self._segment_bytes
-            or now - writer.state.created_at >= self._age
-            or len(writer.batches) + batches > MAX_BATCHES_A_SEGMENT
-        )
 
     def _begin(self, now: int) -> SegmentWriter:
         """Return the writer of a new segment. A number that an earlier process has used meanwhile is left out."""

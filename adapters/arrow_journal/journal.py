@@ -57,10 +57,6 @@ class _SystemClock:
         return monotonic()
 
 
-def _nothing_known(_journal: str) -> None:
-    return None
-
-
 class ArrowJournal(PositionReader):
     """A `Journal` in a folder of its own.
 
@@ -85,7 +81,7 @@ class ArrowJournal(PositionReader):
         segment_age: float = SEGMENT_AGE,
         clock: Clock | None = None,
         epoch: int | None = None,
-        durable: Durable = _nothing_known,
+        durable: Durable = lambda _journal: None,
     ) -> None:
         self._folder = folder = folder.absolute()
         make_folders(folder)
@@ -220,7 +216,9 @@ class ArrowJournal(PositionReader):
             state = self._segments[segment]
             self._identity.require_last()
             try:
-                self._remember_end(segment)
+                self._end = self._end or self._find_end()
+                if self._end is not None and self._end.segment == segment:
+                    self._identity.save(end=self._end.pack())
                 with suppress(FileNotFoundError):  # an earlier attempt failed after this step
                     remove(segment_path(self._folder, segment, sealed=state.sealed_at is not None))
                 sync_folder(self._folder)
@@ -287,12 +285,6 @@ class ArrowJournal(PositionReader):
     def _failure(self, error: OSError) -> GatewayError:
         self._current.failed(error)
         return self._identity.taken() or _explained(error)
-
-    def _remember_end(self, segment: int) -> None:
-        """Save the end of the journal when its last segment is removed."""
-        self._end = self._end or self._find_end()
-        if self._end is not None and self._end.segment == segment:
-            self._identity.save(end=self._end.pack())
 
     def _find_end(self) -> Position | None:
         """Return the last position of the journal. For a damaged segment, assume the highest that it may have had."""

@@ -57,7 +57,9 @@ class FolderSegments:
     def listing(self) -> dict[int, SegmentState]:
         """Return the segments before the first unsealed one: a reader that reads in order must not skip that one."""
         states: dict[int, SegmentState] = {}
-        files = self._files()
+        before, files = None, list(segment_files(self._folder))
+        while files != before:  # one listing may miss a file that is just being renamed
+            before, files = files, list(segment_files(self._folder))
         for number, sealed, path in files:
             if not sealed:
                 self._warn(number, files[-1][0])
@@ -65,14 +67,6 @@ class FolderSegments:
             with suppress(FileNotFoundError):
                 states[number] = _state(number, path)
         return states
-
-    def _files(self) -> list[tuple[int, bool, Path]]:
-        """Return the folder's segments. List until two listings agree: one listing may miss a file that is just being
-        renamed."""
-        before, files = None, list(segment_files(self._folder))
-        while files != before:
-            before, files = files, list(segment_files(self._folder))
-        return files
 
     def _warn(self, number: int, last: int) -> None:
         if number < last and number != self._waited_for:

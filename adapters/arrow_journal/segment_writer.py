@@ -129,16 +129,13 @@ class SegmentWriter:
             os.fdatasync(self._descriptor)
             written()
         except OSError:
-            self._cut_back()
+            try:
+                os.ftruncate(self._descriptor, self.state.size)
+                os.fdatasync(self._descriptor)
+            except OSError:
+                self.broken = True
             raise
         self.state.size = end
-
-    def _cut_back(self) -> None:
-        try:
-            os.ftruncate(self._descriptor, self.state.size)
-            os.fdatasync(self._descriptor)
-        except OSError:
-            self.broken = True
 
 
 def seal_file(

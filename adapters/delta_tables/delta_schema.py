@@ -89,30 +89,22 @@ def _delta_field(field: pa.Field) -> dict[str, Any]:
         metadata[ARROW_TYPE] = str(field.type)
     if comment := _comment(metadata, field.type):
         metadata[_COMMENT] = comment
-    delta = _delta_type(stored_type(field.type))
+    stored = stored_type(field.type)
+    delta = _DELTA.get(stored)
+    if pa.types.is_decimal128(stored) and stored.scale >= 0:
+        delta = f"decimal({stored.precision},{stored.scale})"
     if delta is None:
         raise GatewayError(f"tables do not support type {field.type} of column {field.name}")
     return {"name": field.name, "type": delta, "nullable": True, "metadata": metadata}
-
-
-def _delta_type(data_type: pa.DataType) -> str | None:
-    if pa.types.is_decimal128(data_type):
-        return f"decimal({data_type.precision},{data_type.scale})" if data_type.scale >= 0 else None
-    return _DELTA.get(data_type)
-
-
-def _arrow_type(delta: str) -> pa.DataType | None:
-    if (decimal := _DECIMAL.fullmatch(delta)) is not None:
-        return pa.decimal128(*map(int, decimal.groups()))
-    return _ARROW.get(delta)
 
 
 def _arrow_field(field: Mapping[str, Any]) -> pa.Field:
     metadata = {key: value if isinstance(value, str) else json.dumps(value) for key, value in field["metadata"].items()}
     delta = field["type"]
     arrow = _AS_LONG.get(metadata.pop(ARROW_TYPE, "")) if delta == "long" else None
-    if arrow is None:
-        arrow = _arrow_type(delta) if isinstance(delta, str) else None
+    if arrow is None and isinstance(delta, str):
+        decimal = _DECIMAL.fullmatch(delta)
+        arrow = _ARROW.get(delta) if decimal is None else pa.decimal128(*map(int, decimal.groups()))
     if arrow is None:
         raise GatewayError(f"the column {field['name']} has the unsupported type {delta}")
     if _COMMENT in metadata and metadata[_COMMENT] == _comment(metadata, arrow):

@@ -325,13 +325,10 @@ class DeltaTables:
             with suppress(
                 DeltaError, OSError, GatewayError
             ):  # another process may write the checkpoint too, and a version does not need it
-                self._checkpoint(name, known)
+                known.delta.create_checkpoint()
+                self._storage.flush(delta_log.checkpoint_paths(table_folders.folder(name), known.version))
+                known.delta.cleanup_metadata()
         return self._storage.put_new(delta_log.version_path(table_folders.folder(name), version), entry)
-
-    def _checkpoint(self, name: str, known: Snapshot) -> None:
-        known.delta.create_checkpoint()
-        self._storage.flush(delta_log.checkpoint_paths(table_folders.folder(name), known.version))
-        known.delta.cleanup_metadata()
 
     def _read(self, name: str, schema: pa.Schema, files: Sequence[ActiveFile]) -> Iterator[pa.RecordBatch]:
         rows_a_batch = max(1, min(ROWS_A_BATCH, CELLS_A_BATCH // max(1, len(schema))))

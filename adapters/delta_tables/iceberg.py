@@ -89,18 +89,22 @@ class IcebergOverDelta:
         return Snapshot(self._tables.location(name), name)
 
     def _updated(self, name: str, newest: Snapshot) -> "Table":
-        location = self._tables.location(name)
-        table, reached = self._found(table_folders.folder(name))
+        folder, location = table_folders.folder(name), self._tables.location(name)
+        table, reached = self._found(folder)
         if reached > newest.version:  # another thread may have followed a version that was written meanwhile
             newest = self._newest(name)
         if table is not None and (reached > newest.version or not self._continues(table, reached, newest)):
-            self._catalog.drop_table((NAMESPACE, table_folders.folder(name)))
+            self._catalog.drop_table((NAMESPACE, folder))
             table, reached = None, -1
         for version in range(max(reached + 1, newest.version - SNAPSHOTS + 1), newest.version + 1):
             delta = newest.delta if version == newest.version else _at(location, version)
             if delta is None:
                 continue
-            table = table or self._created(name, delta)
+            if table is None:
+                place = f"{self._metadata}/{folder}"
+                properties = {**_PROPERTIES, IDENTITY: str(delta.metadata().id)}
+                schema = _schema(delta)
+                table = self._catalog.create_table((NAMESPACE, folder), schema, location=place, properties=properties)
             try:
                 _add_snapshot(table, delta)
             except FileNotFoundError:
@@ -131,17 +135,14 @@ class IcebergOverDelta:
             table = self._catalog.load_table((NAMESPACE, folder))
         except NoSuchTableError:
             return None, -1
-        return table, _version(table)
-
-    def _created(self, name: str, delta: DeltaTable) -> "Table":
-        folder = table_folders.folder(name)
-        location = f"{self._metadata}/{folder}"
-        properties = {**_PROPERTIES, IDENTITY: str(delta.metadata().id)}
-        return self._catalog.create_table((NAMESPACE, folder), _schema(delta), location=location, properties=properties)
+        snapshot = table.current_snapshot()
+        if snapshot is None or snapshot.summary is None:
+            return table, -1
+        return table, int(snapshot.summary.additional_properties.get(VERSION, "-1"))
 
 
 def _add_snapshot(table: "Table", delta: DeltaTable) -> None:
-    """Add a snapshot of this version to the table."""
+    """Add a snapshot of this version to the table, and forget the oldest."""
     there = {entry.file_path: entry for entry in _files(table)}
     named = [_uri(place) for place in delta.file_uris()]
     gone = [entry for path, entry in there.items() if path not in set(named)]
@@ -152,7 +153,9 @@ def _add_snapshot(table: "Table", delta: DeltaTable) -> None:
         mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
         transaction.set_properties({"schema.name-mapping.default": mapping})
         _change(transaction, properties, [path for path in named if path not in there], gone)
-    _forget_oldest(table)
+    known = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
+    if oldest := [snapshot.snapshot_id for snapshot in known[:-SNAPSHOTS]]:
+        table.maintenance.expire_snapshots().by_ids(oldest).commit()
 
 
 def _change(
@@ -169,13 +172,6 @@ def _change(
             producer.append_data_file(file)
 
 
-def _forget_oldest(table: "Table") -> None:
-    known = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
-    oldest = [snapshot.snapshot_id for snapshot in known[:-SNAPSHOTS]]
-    if oldest:
-        table.maintenance.expire_snapshots().by_ids(oldest).commit()
-
-
 def _files(table: "Table") -> list["DataFile"]:
     """Return the files of the newest snapshot."""
     snapshot = table.current_snapshot()
@@ -186,13 +182,6 @@ def _files(table: "Table") -> list["DataFile"]:
         for manifest in snapshot.manifests(table.io)
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
     ]
-
-
-def _version(table: "Table") -> int:
-    snapshot = table.current_snapshot()
-    if snapshot is None or snapshot.summary is None:
-        return -1
-    return int(snapshot.summary.additional_properties.get(VERSION, "-1"))
 
 
 def _at(location: str, version: int) -> DeltaTable | None:

@@ -75,16 +75,12 @@ def _decoded(encoded: str) -> str:
         else:
             out += encoded[at].encode("ascii")
             at += 1
-    return _with_turned_case(bytes(out), turned).decode("utf-8")
-
-
-def _with_turned_case(text: bytes, turned: list[int]) -> bytes:
-    is_upper = b"." in text
-    out = b""
-    for start, end in zip([0, *turned], [*turned, len(text)], strict=True):
-        out += text[start:end].upper() if is_upper else text[start:end].lower()
+    is_upper = b"." in out
+    text = b""
+    for start, end in zip([0, *turned], [*turned, len(out)], strict=True):
+        text += out[start:end].upper() if is_upper else out[start:end].lower()
         is_upper = not is_upper
-    return out
+    return text.decode("utf-8")
 
 
 def _utf8(text: str) -> bytes:

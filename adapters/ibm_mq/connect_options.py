@@ -58,7 +58,12 @@ def connect_options(library: Any, settings: ConnectionSettings) -> dict[str, Any
     if settings.channel is not None and settings.connection is not None:
         options["cd"] = _channel(library, settings)
     if settings.cipher_spec is not None:
-        options["sco"] = _security(library, settings)
+        options["sco"] = security = library.SCO()
+        security.KeyRepository = str(settings.key_repository or "").encode()
+        security.CertificateLabel = (settings.certificate_label or "").encode()
+        if settings.key_repository_password is not None:
+            security.KeyRepoPassword = settings.key_repository_password.get_secret_value()
+            security.Version = max(security.Version, MQSCO_VERSION_6)
     return options
 
 
@@ -82,13 +87,3 @@ def _channel(library: Any, settings: ConnectionSettings) -> Any:
             channel.SSLPeerNamePtr, channel.SSLPeerNameLength = addressof(channel.ssl_peer_name), len(name)
             channel.Version = max(channel.Version, MQCD_VERSION_7)
     return channel
-
-
-def _security(library: Any, settings: ConnectionSettings) -> Any:
-    security = library.SCO()
-    security.KeyRepository = str(settings.key_repository or "").encode()
-    security.CertificateLabel = (settings.certificate_label or "").encode()
-    if settings.key_repository_password is not None:
-        security.KeyRepoPassword = settings.key_repository_password.get_secret_value()
-        security.Version = max(security.Version, MQSCO_VERSION_6)
-    return security

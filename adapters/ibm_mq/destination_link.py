@@ -43,7 +43,12 @@ class DestinationLink:
             self.states: StateQueue | None = None
             if settings.state_queue is not None:
                 self.states = StateQueue(KeyedQueue(self.connection, settings.state_queue), name)
-            self._max_length = self._message_length()
+            lengths = [self.connection.readable_attribute(MQIA_MAX_MSG_LENGTH)]
+            if settings.remote_queue_manager is None:
+                lengths.append(self.connection.readable_attribute(MQIA_MAX_MSG_LENGTH, settings.queue))
+            self._max_length: int = min(
+                (length for length in lengths if length is not None), default=_DEFAULT_MAX_MSG_LENGTH
+            )
             self._tried_length = 0
             self._max_uncommitted: int = (
                 self.connection.readable_attribute(MQIA_MAX_UNCOMMITTED_MSGS) or _DEFAULT_MAX_UNCOMMITTED
@@ -76,12 +81,6 @@ class DestinationLink:
     def learn_max_uncommitted(self, calls: int) -> None:
         """Record that the queue manager accepted this number of messages in a unit of work and refused the next."""
         self._max_uncommitted = min(self._max_uncommitted, calls)
-
-    def _message_length(self) -> int:
-        lengths = [self.connection.readable_attribute(MQIA_MAX_MSG_LENGTH)]
-        if self._settings.remote_queue_manager is None:
-            lengths.append(self.connection.readable_attribute(MQIA_MAX_MSG_LENGTH, self._settings.queue))
-        return min((length for length in lengths if length is not None), default=_DEFAULT_MAX_MSG_LENGTH)
 
     def _find_max_length(self, length: int) -> None:
         """Find out whether a message of this length can be put, and otherwise the longest that can.

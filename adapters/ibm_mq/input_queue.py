@@ -162,7 +162,9 @@ class InputQueue:
                     return None
                 if error.reason == MQRC_TRUNCATED_MSG_FAILED and error.original_length > self._length:
                     wanted = error.original_length
-                    self._lengthen(wanted)
+                    if wanted >= self._refused:
+                        raise _TooLong(wanted) from error
+                    self._length = wanted
                     continue
                 body = self._truncated_or_warned(error)
             self._allowed = max(self._allowed, self._length)
@@ -177,11 +179,6 @@ class InputQueue:
         self._length = self._allowed or max(self._length // 2, _SHORTEST_LENGTH)
         if wanted >= self._refused and self._allowed:
             raise _TooLong(wanted)
-
-    def _lengthen(self, wanted: int) -> None:
-        if wanted >= self._refused:
-            raise _TooLong(wanted)
-        self._length = wanted
 
     def _truncated_or_warned(self, error: Any) -> bytes:
         """Return the data of a message that came with a warning. Raises MqiError for a failure, and for truncated
@@ -207,7 +204,13 @@ class InputQueue:
                 else:
                     continue
             self._skipped[bytes(self._descriptor.returned[_MSG_ID])] = length
-        self._end_pass()
+        for msg_id, length in self._skipped.items():
+            if msg_id not in self.too_long:
+                fields = {"queue": self._name, "msg_id": msg_id.hex(), "bytes": length}
+                _log.warning("message_skipped", **fields, reason="longer than the channel's MAXMSGL")
+        self.too_long, self._skipped = self._skipped, {}
+        self._refused = MAX_MSG_LENGTH + 1
+        self._browsing, self._in_pass = bool(self.too_long), False
         return None
 
     def _browse(self, *, wait: bool) -> int | None:
@@ -226,15 +229,6 @@ class InputQueue:
             length: int = error.original_length
             return length
         return len(body)
-
-    def _end_pass(self) -> None:
-        for msg_id, length in self._skipped.items():
-            if msg_id not in self.too_long:
-                fields = {"queue": self._name, "msg_id": msg_id.hex(), "bytes": length}
-                _log.warning("message_skipped", **fields, reason="longer than the channel's MAXMSGL")
-        self.too_long, self._skipped = self._skipped, {}
-        self._refused = MAX_MSG_LENGTH + 1
-        self._browsing, self._in_pass = bool(self.too_long), False
 
     def _options(self, options: int) -> Any:
         """Return get options that match any message and return its properties in an MQRFH2."""

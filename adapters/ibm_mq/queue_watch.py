@@ -73,7 +73,13 @@ class QueueWatch:
             return
         self.filled = depth / most if (most := session.max_depth()) else None
         if not self._settings.is_exclusive:
-            self._count_open_inputs(session.open_inputs() or 0)
+            open_inputs = session.open_inputs() or 0
+            others = max(0, open_inputs - self._settings.connections)
+            if others and others != self._others:
+                self._log.warning("queue_shared", open_inputs=open_inputs, own=self._settings.connections)
+            elif self._others and not others:
+                self._log.info("queue_sharing_ended", open_inputs=open_inputs)
+            self._others = others
         left = depth - len(self._too_long) if idle else 0
         # A message that is just being put is no longer there at the next inquiry.
         self._stuck, self._left = (max(0, left) if self._left > 0 else 0), left
@@ -96,11 +102,3 @@ class QueueWatch:
                 raise
             self._first_put = None
             self._may_browse = error.reason != MQRC_NOT_AUTHORIZED
-
-    def _count_open_inputs(self, open_inputs: int) -> None:
-        others = max(0, open_inputs - self._settings.connections)
-        if others and others != self._others:
-            self._log.warning("queue_shared", open_inputs=open_inputs, own=self._settings.connections)
-        elif self._others and not others:
-            self._log.info("queue_sharing_ended", open_inputs=open_inputs)
-        self._others = others

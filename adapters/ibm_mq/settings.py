@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, model_validator
 
@@ -177,11 +177,8 @@ class SourceSettings(ConnectionSettings):
         if not self.queue_managers:
             return (self,)
         own = {name: getattr(self, name) for name in self.model_fields_set - {"queue_managers"}}
-        return tuple(SourceSettings.model_validate(own | _own_settings(place)) for place in self.queue_managers)
-
-
-def _own_settings(place: PlaceSettings) -> dict[str, Any]:
-    return {name: getattr(place, name) for name in place.model_fields_set}
+        others = ({name: getattr(place, name) for name in place.model_fields_set} for place in self.queue_managers)
+        return tuple(SourceSettings.model_validate(own | other) for other in others)
 
 
 class DestinationSettings(ConnectionSettings):

@@ -203,7 +203,13 @@ class SourceSession:
         try:
             failure = self._fill(unit, message)
             if self._is_durable(unit):
-                self._commit(unit)
+                try:
+                    self._connection.commit()
+                except MqiError:
+                    self._unit_limit.failed(unit.count // 2)
+                    raise
+                self._unit_limit.succeeded()
+                self._on_commit()
             else:
                 self._back_out_unit(unit)
         except MqiError:
@@ -216,15 +222,6 @@ class SourceSession:
         if failure is not None:
             raise failure
 
-    def _commit(self, unit: UnitOfWork) -> None:
-        try:
-            self._connection.commit()
-        except MqiError:
-            self._unit_limit.failed(unit.count // 2)
-            raise
-        self._unit_limit.succeeded()
-        self._on_commit()
-
     def back_out(self) -> None:
         self._connection.back_out()
 
@@ -235,7 +232,8 @@ class SourceSession:
         """Get messages and pass them on until the queue is empty and all are durable, or until the unit is at its
         limit.
 
-        Return the error of a failed MQGET after which the messages got before can be committed.
+        Return the error of a failed MQGET after which the messages got before can be committed. Raise an error that
+        loses the unit.
         """
         message: MqMessage | None = first
         failure: MqiError | None = None
@@ -257,25 +255,15 @@ class SourceSession:
             try:
                 message = self._queue.get()
             except MqiError as error:
-                failure = self._after(error, unit)
-                message = None
                 if error.reason == MQRC_SYNCPOINT_LIMIT_REACHED:
+                    self._most = max(1, unit.count - 1)  # reserve one for a message that goes to the backout queue
                     break
+                if error.is_broken or error.took_message:
+                    self._unit_limit.failed(unit.count)
+                    raise
+                failure = error
         unit.submit()
         return failure
-
-    def _after(self, error: MqiError, unit: UnitOfWork) -> MqiError | None:
-        """Return the error if the unit of work can be committed without the message that could not be got.
-
-        Return None if the unit is only full. Raise the error if the unit is lost.
-        """
-        if error.reason == MQRC_SYNCPOINT_LIMIT_REACHED:
-            self._most = max(1, unit.count - 1)  # reserve one for a message that goes to the backout queue
-            return None
-        if error.is_broken or error.took_message:
-            self._unit_limit.failed(unit.count)
-            raise error
-        return error
 
     def _take(self, unit: UnitOfWork, message: MqMessage) -> bool:
         """Add a message to the unit. Return True when the unit must end with it."""

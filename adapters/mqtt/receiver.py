@@ -166,7 +166,12 @@ class MqttReceiver:
                     raise BrokerError(client.lost, client.lost_code)
                 if self._state.has_failed and self._state.has_lasted(self._steady_after):
                     self._recovered()
-            self._acknowledge_last(client, wakeup)
+
+            # To avoid duplicates, wait a short time for messages that are being written to disk.
+            deadline = time.monotonic() + _LAST_WAIT_SECONDS
+            while self._unacknowledged and client.is_open and (left := deadline - time.monotonic()) > 0:
+                wakeup.wait(left)
+                self._acknowledge_durable(client, wakeup)
         finally:
             client.close()
 
@@ -312,13 +317,6 @@ class MqttReceiver:
         self._unacknowledged -= len(taken)
         if taken and self._steady_after == _STEADY_AFTER:  # a client that takes the session over does work, too
             self._backoff.reset()
-
-    def _acknowledge_last(self, client: MqttClient, wakeup: "_WakeupSocket") -> None:
-        """Wait a short time for messages that are being written to disk and acknowledge them, to avoid duplicates."""
-        deadline = time.monotonic() + _LAST_WAIT_SECONDS
-        while self._unacknowledged and client.is_open and (left := deadline - time.monotonic()) > 0:
-            wakeup.wait(left)
-            self._acknowledge_durable(client, wakeup)
 
     def _recovered(self) -> None:
         """Treat earlier failures as over, after a connection that has lasted."""

@@ -104,10 +104,6 @@ class BrokerSettings(BaseModel):
         return parts.port or _DEFAULT_PORTS[parts.scheme]
 
 
-def _one_or_more(given: object) -> object:
-    return [given] if isinstance(given, str) else given
-
-
 class SourceSettings(BrokerSettings):
     """An MQTT source.
 
@@ -119,7 +115,9 @@ class SourceSettings(BrokerSettings):
 
     topic: Annotated[
         list[Annotated[str, AfterValidator(_topic_filter)]],
-        BeforeValidator(_one_or_more, json_schema_input_type=str | list[str]),
+        BeforeValidator(
+            lambda given: [given] if isinstance(given, str) else given, json_schema_input_type=str | list[str]
+        ),
         Field(min_length=1),
     ]
     client_id: str | None = Field(default=None, min_length=1, max_length=_LONGEST_TOPIC)

@@ -163,7 +163,13 @@ class RendezvousReceiver:
             if self._was_connected:
                 self._gap = "the connection to the daemon was broken"
             client.confirm(self._settings.connect_timeout, self._take)
-            self._on_connected(client)
+            self._state.opened(session=client.session)
+            self._log.info("connection_opened", session=client.session, subjects=self._settings.subject)
+            if self._was_connected:
+                reason = "what was published without a connection does not come"
+                self._log.warning("messages_possibly_lost", reason=reason)
+            self._was_connected = True
+
             while not stop.is_set():
                 if self._failure is not None:
                     raise self._failure
@@ -243,13 +249,6 @@ class RendezvousReceiver:
         named = {f"advisory_{name.lower().removeprefix('adv_')}"[:80]: text[:500] for name, text in fields.items()}
         shown = dict(list(named.items())[:20])
         self._log.log(_LEVELS.get(level, logging.INFO), "advisory_received", subject=frame.subject, **shown)
-
-    def _on_connected(self, client: DaemonClient) -> None:
-        self._state.opened(session=client.session)
-        self._log.info("connection_opened", session=client.session, subjects=self._settings.subject)
-        if self._was_connected:
-            self._log.warning("messages_possibly_lost", reason="what was published without a connection does not come")
-        self._was_connected = True
 
 
 def _acknowledge_nothing() -> None:

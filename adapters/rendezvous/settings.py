@@ -16,12 +16,6 @@ _LONGEST_TEXT = 255
 _listened: Callable[[str], str] = partial(checked_subject, wildcards=True)
 
 
-def _port(text: str, daemon: str) -> int:
-    if not text.isdigit() or not 0 < int(text) < 65536:
-        raise ValueError(f"{daemon!r}: write tcp:host:7500")
-    return int(text)
-
-
 class DaemonSettings(BaseModel):
     """Settings that sources and destinations share.
 
@@ -62,13 +56,9 @@ def _address(daemon: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon and not text.isdigit():
         host, port = text, str(_DEFAULT_PORT)
-    if "/" in host or (not host and not port):
+    if "/" in host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(f"{daemon!r}: write tcp:host:7500")
-    return host.strip("[]") or _DEFAULT_HOST, _port(port, daemon)
-
-
-def _one_or_more(given: object) -> object:
-    return [given] if isinstance(given, str) else given
+    return host.strip("[]") or _DEFAULT_HOST, int(port)
 
 
 class SourceSettings(DaemonSettings):
@@ -81,7 +71,9 @@ class SourceSettings(DaemonSettings):
 
     subject: Annotated[
         list[Annotated[str, AfterValidator(_listened)]],
-        BeforeValidator(_one_or_more, json_schema_input_type=str | list[str]),
+        BeforeValidator(
+            lambda given: [given] if isinstance(given, str) else given, json_schema_input_type=str | list[str]
+        ),
         Field(min_length=1),
     ]
     max_message: ByteSize = Field(default=ByteSize(64 << 20), ge=1024, le=(1 << 30) - 1)

@@ -94,13 +94,19 @@ class AdvisoryLock:
 
     def take(self) -> None:
         is_again = self._connection is not None
-        if self._is_connected():
-            return
+        if self._connection is not None:
+            with suppress(DBAPIError):
+                self._connection.execute(text("SELECT 1"))
+                return
         self.release()
         with explained(self._place):
             connection = self._engine.connect()
         try:
-            is_taken = self._await(connection)
+            asked = text("SELECT pg_try_advisory_lock(:key, hashtext(current_schema()))")
+            deadline = monotonic() + _LONGEST_WAIT
+            with explained(self._place):
+                while not (is_taken := bool(connection.scalar(asked, {"key": _KEY}))) and monotonic() < deadline:
+                    sleep(_PAUSE)
         except BaseException:
             connection.close()
             raise
@@ -116,20 +122,3 @@ class AdvisoryLock:
         if connection is not None:
             connection.invalidate()  # the end of the session releases the lock
             connection.close()
-
-    def _is_connected(self) -> bool:
-        if self._connection is None:
-            return False
-        try:
-            self._connection.execute(text("SELECT 1"))
-        except DBAPIError:
-            return False
-        return True
-
-    def _await(self, connection: Connection) -> bool:
-        asked = text("SELECT pg_try_advisory_lock(:key, hashtext(current_schema()))")
-        deadline = monotonic() + _LONGEST_WAIT
-        with explained(self._place):
-            while not (is_taken := bool(connection.scalar(asked, {"key": _KEY}))) and monotonic() < deadline:
-                sleep(_PAUSE)
-        return is_taken

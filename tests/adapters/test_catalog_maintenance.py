@@ -67,10 +67,10 @@ def test_a_copy_is_the_same_and_goes_on(urls: tuple[str, str], tmp_path: Path) -
         assert catalog.part_runs("a1") == [PartRun(1, 2, 3), PartRun(3, 1, 9)]
 
 
-def test_a_database_of_the_other_kind_takes_a_copy(server: Path, tmp_path: Path) -> None:
-    with psycopg.connect(f"host={server} user=postgres", autocommit=True) as connection:
+def test_a_database_of_the_other_kind_takes_a_copy(postgresql: Path, tmp_path: Path) -> None:
+    with psycopg.connect(f"host={postgresql} user=postgres", autocommit=True) as connection:
         connection.execute(b"CREATE DATABASE crossing")
-    one, other = f"sqlite:///{tmp_path}/one.sqlite", f"postgresql+psycopg://postgres@/crossing?host={server}"
+    one, other = f"sqlite:///{tmp_path}/one.sqlite", f"postgresql+psycopg://postgres@/crossing?host={postgresql}"
     fill(one)
     for source, target in ((one, other), (other, f"sqlite:///{tmp_path}/two.sqlite")):
         copy = tmp_path / f"copy-{source[:4]}"

@@ -1,6 +1,6 @@
 """The catalog's queries and checkpoints for assembly."""
 
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from itertools import compress
 from types import MappingProxyType
@@ -199,13 +199,16 @@ class AssemblyPart(CatalogPart):
         reported = {record.id: record.state for record in checkpoint.attachments}
         before = states(connection, to_close.union(reported, checkpoint.part_runs))
         after = before | {each: state for each, state in reported.items() if before.get(each) not in CLOSED}
-        missed = {each for each in to_close if not _can_close(after.get(each))}
+        complete = {each for each in to_close & after.keys() if follow(after[each], Input.CONTENT_READ) is not None}
+        missed = to_close - complete
         finished = {each.id: each for each in checkpoint.finished if each.id not in missed}
 
         attachments = attachment_columns(checkpoint.attachments)
         at_once = {each: found for each, found in finished.items() if each not in before}
         self._upsert_attachment.run(connection, as_finished(attachments, at_once) if at_once else attachments)
-        _SET_INDEXED.run(connection, _indexed_values(attachments, before))
+        old = [each in before for each in attachments["id"]]
+        indexed = {f"new_{name}": [*compress(attachments[name], old)] for name in _INDEXED}
+        _SET_INDEXED.run(connection, {"attachment": [*compress(attachments["id"], old)], **indexed})
         again = set(checkpoint.reprocessed)
         first = {each.id: each.first_received_at for each in checkpoint.attachments if each.id in again}
         _SET_FIRST.run(connection, {"attachment": [*first], "received_at": [*first.values()]})
@@ -233,7 +236,9 @@ class AssemblyPart(CatalogPart):
 
     @cached_property
     def _message_upsert(self) -> Insert:
-        answer = dict.fromkeys(_ANSWER, _unless_answered)
+        answer = dict.fromkeys(
+            _ANSWER, lambda old, new: case((_messages.c.application_body.is_not(None), old), else_=new)
+        )
         return self._merging(
             _messages, "id", merged={"complete_at": func.coalesce, "waited_as": func.coalesce, **answer}
         )
@@ -270,11 +275,6 @@ def _unannounced(connection: Connection, identified: Sequence[NewEvent]) -> list
     return [event for event in identified if event.subject in known]
 
 
-def _can_close(state: AttachmentState | None) -> bool:
-    """Tell whether an attachment is complete, so that its content may be read or refused."""
-    return state is not None and follow(state, Input.CONTENT_READ) is not None
-
-
 def _reopen(connection: Connection, attachment_ids: Sequence[str], happened: Input) -> None:
     """Change attachments for which this can happen to receiving, and keep only the values of the header."""
     for some in chunks(attachment_ids):
@@ -295,19 +295,8 @@ def _add_runs(connection: Connection, added: Mapping[str, Sequence[PartRun]]) ->
     _ADD_RUNS.run(connection, {"attachment_id": ids, "runs": packed, "segment": segments})
 
 
-def _indexed_values(attachments: Columns, known: Container[str]) -> Columns:
-    """Return the values that `_SET_INDEXED` sets for those attachments that existed before."""
-    old = [each in known for each in attachments["id"]]
-    changed = {f"new_{name}": [*compress(attachments[name], old)] for name in _INDEXED}
-    return {"attachment": [*compress(attachments["id"], old)], **changed}
-
-
 def _unless_closed(old: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any]:
     return case((IS_CLOSED, old), else_=new)
-
-
-def _unless_answered(old: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any]:
-    return case((_messages.c.application_body.is_not(None), old), else_=new)
 
 
 def _not_back_when_closed(old: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any]:

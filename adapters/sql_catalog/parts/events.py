@@ -48,7 +48,8 @@ class EventsPart(CatalogPart):
         with self._database.write() as connection:
             connection.execute(saved)
             for letter in dead:
-                row = _letter_values(letter)
+                row: dict[str, object] = letter.event._asdict() | letter._asdict()
+                del row["event"]
                 added = self._database.insert(dead_letters).values(row)
                 connection.execute(added.on_conflict_do_update(index_elements=["webhook", "number"], set_=row))
 
@@ -115,9 +116,3 @@ def _record(row: Row[Any]) -> WebhookRecord:
 def _letter(row: Row[Any]) -> DeadLetter:
     event = EventRecord(row.number, row.type, row.subject, row.time, row.data, row.trace_parent)
     return DeadLetter(row.webhook, event, row.failed_at, row.reason, row.queued_at)
-
-
-def _letter_values(letter: DeadLetter) -> dict[str, object]:
-    values: dict[str, object] = letter._asdict()
-    del values["event"]
-    return {**letter.event._asdict(), **values}

@@ -1,6 +1,6 @@
 """The steps from complete to finished, settled, quarantined or deleted."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Row, bindparam, exists, func, literal_column, select, tuple_, update
@@ -127,7 +127,8 @@ class FinishingPart(CatalogPart):
         with self._database.write() as connection:
             waiting = {row.id: row for some in chunks(attachment_ids) for row in _waiting_messages(connection, some)}
             undecided = [row for row in waiting.values() if row.finished != len(row.attachments)]
-            finished = _finished(connection, {each for row in undecided for each in row.attachments})
+            asked = [*{each for row in undecided for each in row.attachments}]
+            finished = {each for some in chunks(asked) for each in _FINISHED_OF.run(connection, some).scalars()}
             open_ones = {row.id for row in undecided if not finished.issuperset(row.attachments)}
             done = [row for each, row in waiting.items() if each not in open_ones]
             ids = [row.id for row in done]
@@ -168,10 +169,3 @@ def _waiting_messages(connection: Connection, attachment_ids: Sequence[str]) -> 
     """
     rows = _INCOMPLETE_OF.run(connection, attachment_ids)
     return [row for row in rows if row.answered or not announces_application(row.message_correl_id)]
-
-
-def _finished(connection: Connection, attachment_ids: Collection[str]) -> set[str]:
-    found: set[str] = set()
-    for some in chunks([*attachment_ids]):
-        found.update(_FINISHED_OF.run(connection, some).scalars())
-    return found

@@ -21,10 +21,13 @@ class KeysPart(CatalogPart):
         if key.revoked_at is None:
             taken.append((api_keys.c.name == key.name) & api_keys.c.revoked_at.is_(None))
         same = select(api_keys.c.id).where(or_(*taken))
+        values = {column.name: getattr(key, column.name) for column in api_keys.c}
+        for name in _SETS:
+            values[name] = None if values[name] is None else sorted(values[name])
         with self._database.write(durable=True) as connection:
             if connection.execute(same).first() is not None:
                 raise ValueError(f"there is a key with the name {key.name!r} already")
-            connection.execute(insert(api_keys).values(_values(key)))
+            connection.execute(insert(api_keys).values(values))
 
     def api_keys(self) -> list[ApiKey]:
         return self._all(select(api_keys).order_by(api_keys.c.created_at, api_keys.c.id), _key)
@@ -46,13 +49,6 @@ class KeysPart(CatalogPart):
         )
         with self._database.write() as connection:
             connection.execute(used, [{"key": key, "at": time} for key, time in times.items()])
-
-
-def _values(key: ApiKey) -> dict[str, Any]:
-    values = {column.name: getattr(key, column.name) for column in api_keys.c}
-    for name in _SETS:
-        values[name] = None if values[name] is None else sorted(values[name])
-    return values
 
 
 def _key(row: Row[Any]) -> ApiKey:

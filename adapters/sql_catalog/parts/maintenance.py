@@ -6,6 +6,7 @@ A copy is always a SQLite file, so that a backup of one kind of database can be 
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import count
 from pathlib import Path
 
 from sqlalchemy import Connection, create_engine, delete, func, insert, inspect, select, text
@@ -68,8 +69,15 @@ class Maintenance:
     def set_aside(self) -> str:
         path = self._path
         if path is None:
-            return self._clear()
-        aside = _free_name(path)
+            with closing(Database(self._url)) as database, database.write(durable=True) as connection:
+                for table in reversed(catalog_tables.metadata.sorted_tables):
+                    connection.execute(delete(table))
+                connection.execute(insert(catalog_tables.progress).values(id=1, position=None))
+                begin_event_log(connection)
+            return f"the rows of {self.place} were removed"
+
+        names = (path.with_name(f"{path.name}.aside-{number}") for number in count(1))
+        aside = next(each for each in names if not each.exists())
         for suffix in _SUFFIXES:
             file = path.with_name(path.name + suffix)
             if file.exists():
@@ -125,14 +133,6 @@ class Maintenance:
         """Return the file of a SQLite database; None for PostgreSQL."""
         return Path(self._address.database or "") if self._address.get_backend_name() == "sqlite" else None
 
-    def _clear(self) -> str:
-        with closing(Database(self._url)) as database, database.write(durable=True) as connection:
-            for table in reversed(catalog_tables.metadata.sorted_tables):
-                connection.execute(delete(table))
-            connection.execute(insert(catalog_tables.progress).values(id=1, position=None))
-            begin_event_log(connection)
-        return f"the rows of {self.place} were removed"
-
     @contextmanager
     def _connected(self, isolation: str = "AUTOCOMMIT") -> Iterator[Connection]:
         engine = create_engine(self._address, hide_parameters=True, isolation_level=isolation)
@@ -154,10 +154,3 @@ def _copy(source: Connection, target: Connection) -> None:
 
 def _read_only(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)
-
-
-def _free_name(path: Path) -> Path:
-    number = 1
-    while (aside := path.with_name(f"{path.name}.aside-{number}")).exists():
-        number += 1
-    return aside

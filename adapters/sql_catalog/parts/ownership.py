@@ -1,7 +1,5 @@
 """The binding of a catalog to a journal and to the gateway that writes it."""
 
-from functools import partial
-
 from sqlalchemy import Connection, select, update
 
 from adapters.sql_catalog.parts.events import begin_event_log
@@ -32,40 +30,48 @@ class OwnershipPart(CatalogPart):
         return None if row is None or row.journal_id is None else JournalIdentity(row.journal_id, row.journal_epoch)
 
     def claim(self, journal: JournalIdentity, place: str) -> None:
+        def require_same(connection: Connection) -> None:
+            bound = _bound(connection)
+            if bound is not None and bound.id != journal.id:
+                raise GatewayError(
+                    f"the catalog {self._database.place} has results of journal {bound.id}, and the archive {place} is "
+                    f"journal {journal.id}: give each journal results of its own (--out, or a catalog, content and "
+                    "tables in the configuration)"
+                )
+
         is_new = catalog_tables.progress.c.journal_id.is_(None)
-        self._database.admit = partial(self._require_same, journal, place)
+        self._database.admit = require_same
         with self._database.write(durable=True) as connection:
             bound = (
                 update(catalog_tables.progress).where(is_new).values(journal_id=journal.id, journal_epoch=journal.epoch)
             )
             connection.execute(bound)
 
-    def _require_same(self, journal: JournalIdentity, place: str, connection: Connection) -> None:
-        bound = _bound(connection)
-        if bound is not None and bound.id != journal.id:
-            raise GatewayError(
-                f"the catalog {self._database.place} has results of journal {bound.id}, and the archive {place} is "
-                f"journal {journal.id}: give each journal results of its own (--out, or a catalog, content and tables "
-                "in the configuration)"
-            )
-
     def bind(self, journal: JournalIdentity) -> None:
-        self._database.admit = partial(self._require_no_later, journal)
+        def require_no_later(connection: Connection) -> None:
+            bound = _bound(connection)
+            if bound is not None and bound.id == journal.id and bound.epoch > journal.epoch:
+                raise GatewayError(
+                    f"the catalog {self._database.place} is bound to epoch {bound.epoch} of journal {journal.id}, and "
+                    f"this is an older copy of the journal with epoch {journal.epoch}: use the newest copy, or run "
+                    "`attachment-gateway rebuild` to make a new catalog from this one"
+                )
+
+        def require_bound(connection: Connection) -> None:
+            bound = _bound(connection)
+            if bound is not None and bound != journal:
+                raise CatalogTaken(
+                    f"another gateway has taken over the catalog: it is bound to epoch {bound.epoch} of journal "
+                    f"{bound.id}, and this process has epoch {journal.epoch} of {journal.id}, so it stops writing"
+                )
+
+        self._database.admit = require_no_later
         with self._database.write(durable=True) as connection:
             connection.execute(
                 update(catalog_tables.progress).values(journal_id=journal.id, journal_epoch=journal.epoch)
             )
             begin_event_log(connection)
-        self._database.admit = partial(_require_bound, journal)
-
-    def _require_no_later(self, journal: JournalIdentity, connection: Connection) -> None:
-        bound = _bound(connection)
-        if bound is not None and bound.id == journal.id and bound.epoch > journal.epoch:
-            raise GatewayError(
-                f"the catalog {self._database.place} is bound to epoch {bound.epoch} of journal {journal.id}, and this "
-                f"is an older copy of the journal with epoch {journal.epoch}: use the newest copy, or run "
-                "`attachment-gateway rebuild` to make a new catalog from this one"
-            )
+        self._database.admit = require_bound
 
     def flush(self) -> None:
         with self._database.write(durable=True) as connection:
@@ -88,12 +94,3 @@ def _bound(connection: Connection) -> JournalIdentity | None:
     finally:
         cursor.close()
     return None if row is None or row[0] is None else JournalIdentity(*row)
-
-
-def _require_bound(journal: JournalIdentity, connection: Connection) -> None:
-    bound = _bound(connection)
-    if bound is not None and bound != journal:
-        raise CatalogTaken(
-            f"another gateway has taken over the catalog: it is bound to epoch {bound.epoch} of journal {bound.id}, "
-            f"and this process has epoch {journal.epoch} of {journal.id}, so it stops writing"
-        )

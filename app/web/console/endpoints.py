@@ -35,13 +35,12 @@ class StaticFile(NamedTuple):
 
 def read_files() -> Mapping[str, StaticFile]:
     """Return the files by their path below the folder, with slashes."""
-    found = sorted(path for path in FOLDER.rglob("*") if path.suffix in _MEDIA_TYPES)
-    return {path.relative_to(FOLDER).as_posix(): _file(path) for path in found}
-
-
-def _file(path: Path) -> StaticFile:
-    content = path.read_bytes()
-    return StaticFile(content, _MEDIA_TYPES[path.suffix], f'"{sha256(content).hexdigest()}"')
+    files = {}
+    for path in sorted(path for path in FOLDER.rglob("*") if path.suffix in _MEDIA_TYPES):
+        content = path.read_bytes()
+        etag = f'"{sha256(content).hexdigest()}"'
+        files[path.relative_to(FOLDER).as_posix()] = StaticFile(content, _MEDIA_TYPES[path.suffix], etag)
+    return files
 
 
 CONSOLE = "/console"

@@ -97,7 +97,12 @@ async def authorize(request: Request, gateway: GatewayDep, credentials: Credenti
         count_request(request, None)
         raise
     count_request(request, caller.principal)
-    _require_scope(caller, operation)
+    needed = operation.scope
+    if needed is not None and not caller.principal.may(needed):
+        caller.trail.refused = f"the scope {needed} is missing"
+        challenge = f'Bearer error="insufficient_scope", scope="{needed}"'
+        why = f"this needs the scope {needed.value!r}"
+        raise Problem("forbidden", why, {"WWW-Authenticate": challenge}, scope=needed.value)
     return caller
 
 
@@ -212,13 +217,3 @@ def _linked(request: Request, link: str) -> Principal:
     except LinkRefused as error:
         raise CredentialsRefused(str(error), str(error)) from None
     return _authenticator(request).by_link(signer, request.client.host if request.client else None)
-
-
-def _require_scope(caller: Caller, operation: Operation) -> None:
-    needed = operation.scope
-    if needed is None or caller.principal.may(needed):
-        return
-    caller.trail.refused = f"the scope {needed} is missing"
-    challenge = f'Bearer error="insufficient_scope", scope="{needed}"'
-    why = f"this needs the scope {needed.value!r}"
-    raise Problem("forbidden", why, {"WWW-Authenticate": challenge}, scope=needed.value)

@@ -90,16 +90,14 @@ class BrowserMiddleware:
         if problem is not None and self._hosts and _path(scope) not in _PROBED:
             return _noted(scope, problem)
         problem = problem or self._of_page(scope, headers)
-        if problem is None or not await self._is_anonymous(scope):
+        if problem is None:
             return None
-        return _noted(scope, problem)
 
-    async def _is_anonymous(self, scope: Scope) -> bool:
-        """Tell whether the address of a request alone gives access to everything."""
         with suppress(CatalogError):
             await refresh_keys(Request(scope))
         client = scope.get("client")
-        return self._authenticator.is_served(client[0] if client else None)
+        is_anonymous = self._authenticator.is_served(client[0] if client else None)
+        return _noted(scope, problem) if is_anonymous else None
 
     def _of_host(self, scope: Scope, headers: Headers) -> Problem | None:
         """Return the problem of a request whose `Host` is no name of this gateway."""

@@ -13,9 +13,8 @@ from app.model.access import PrincipalKind, Scope
 from app.model.times import to_time
 from app.service.access.audit import AuditLog, Entry, Repeats
 from app.service.access.signed_links import Links
-from app.service.gateway import Gateway
 from app.web.access.operations import READ_AUDIT
-from app.web.dependencies.caller import LINK, Caller, CallerDep
+from app.web.dependencies.caller import LINK, CallerDep
 from app.web.dependencies.request_gateway import API, GatewayDep, PagingDep
 from app.web.http.entity_tags import weak_tag
 from app.web.http.json_body import read_json, request_body
@@ -165,10 +164,7 @@ async def create_link(request: Request, gateway: GatewayDep, caller: CallerDep) 
 
     It shows what the caller's key may read, and ends with that key. Whoever has the link may use it.
     """
-    return await run_in_threadpool(_linked, await read_json(request, LinkDraft), request, gateway, caller)
-
-
-def _linked(draft: LinkDraft, request: Request, gateway: Gateway, caller: Caller) -> LinkView:
+    draft = await read_json(request, LinkDraft)
     base = request.scope.get("root_path", "")
     parts = urlsplit(draft.path.removeprefix(base))
     if parts.scheme or parts.netloc or parts.fragment or not _LINKED.fullmatch(parts.path):
@@ -179,6 +175,6 @@ def _linked(draft: LinkDraft, request: Request, gateway: Gateway, caller: Caller
     if caller.principal.expires_at is not None:
         until = min(until, caller.principal.expires_at)
     links: Links = request.app.state.links
-    signed = links.sign(parts.path, query, caller.principal, until)
+    signed = await run_in_threadpool(links.sign, parts.path, query, caller.principal, until)
     caller.trail.details = {"linked": parts.path, "seconds": draft.seconds}
     return LinkView(url=f"{base}{quote(parts.path)}?{urlencode([*query, (LINK, signed)])}", expires_at=to_time(until))

@@ -113,14 +113,12 @@ async def _capture(request: Request, *, as_hex: bool) -> bytes:
             body += chunk
             if len(body) > limit:
                 raise Problem("too-large", f"a capture may have {limit} bytes", limit=limit)
-        return await run_in_threadpool(_from_hex, body) if as_hex else bytes(body)
+        if not as_hex:
+            return bytes(body)
+        try:
+            return await run_in_threadpool(lambda: bytes.fromhex(body.decode("ascii").translate(_IGNORED_IN_HEX)))
+        except ValueError:
+            why = "the body is not hexadecimal"
+            raise Problem("invalid", why, errors=[{"pointer": "#", "detail": why}]) from None
     finally:
         state.captures -= 1
-
-
-def _from_hex(body: bytearray) -> bytes:
-    try:
-        return bytes.fromhex(body.decode("ascii").translate(_IGNORED_IN_HEX))
-    except ValueError:
-        why = "the body is not hexadecimal"
-        raise Problem("invalid", why, errors=[{"pointer": "#", "detail": why}]) from None

@@ -154,14 +154,14 @@ async def replay_webhook(name: Name, request: Request, gateway: GatewayDep, base
     """Send the events after a number again. Each keeps its `webhook-id`. Events that `retention.events` has removed
     are left out. A number after the webhook's position skips events."""
     replay = await read_json(request, Replay)
-    return await run_in_threadpool(_replayed, gateway, name, replay.after, base)
 
+    def rewind() -> WebhookView:
+        endpoint = _endpoint(gateway, name)
+        endpoint.rewind(replay.after)
+        gateway.webhooks.wake()
+        return _view(gateway, endpoint, base)
 
-def _replayed(gateway: Gateway, name: str, after: int, base: str) -> WebhookView:
-    endpoint = _endpoint(gateway, name)
-    endpoint.rewind(after)
-    gateway.webhooks.wake()
-    return _view(gateway, endpoint, base)
+    return await run_in_threadpool(rewind)
 
 
 @router.get("/{name}/dead-letters", operation_id="list_dead_letters", responses=responses("not-found", "invalid"))

@@ -219,12 +219,6 @@ class ContentResponse(Response):
         self._is_quick = not (self._is_made or may_wait) and perf_counter() - started < _QUICK_SECONDS
         return window
 
-    async def _next(self, threads: ThreadPoolExecutor) -> list[Piece]:
-        """Return the next pieces of stored content."""
-        if self._is_quick:
-            return self._read(1, in_loop=True)
-        return await run_in(threads, lambda: self._read(_WINDOW))
-
     async def _sent(self, window: list[Piece], threads: ThreadPoolExecutor, send: Send) -> list[Piece]:
         """Send these pieces; return the next ones."""
         slot, ahead = self._slot, None
@@ -237,34 +231,30 @@ class ContentResponse(Response):
                     await send({"type": "http.response.body", "body": window.pop(0), "more_body": True})
         except BaseException:
             if slot is not None and ahead is not None:
-                await self._give_up(slot, ahead)
+                slot.kill()
+                await asyncio.wait([ahead])
+                if not ahead.cancelled():
+                    ahead.exception()
             raise
         if ahead is not None:
             return await ahead
         if self._unread <= 0:
             return []
         await send({"type": "http.response.body", "body": b"", "more_body": True})  # waits until the system has all
-        return await self._next(threads)
-
-    async def _give_up(self, slot: Slot, ahead: asyncio.Task[list[Piece]]) -> None:
-        slot.kill()
-        await asyncio.wait([ahead])
-        if not ahead.cancelled():
-            ahead.exception()
+        if self._is_quick:
+            return self._read(1, in_loop=True)
+        return await run_in(threads, lambda: self._read(_WINDOW))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_long = self._slot is None and self._unread > 0 and scope["method"] != "HEAD"
         with pools_in(scope).downloading() if is_long else nullcontext():
-            await self._respond(scope, receive, send)
-
-    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        if scope["method"] != "HEAD":
-            try:
-                await self._stream(pools_in(scope).downloads, receive, send)
-            except (DamagedError, KeyError):
-                return  # an incomplete response makes the server close the connection; the error is logged
-        await send({"type": "http.response.body", "body": b""})
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            if scope["method"] != "HEAD":
+                try:
+                    await self._stream(pools_in(scope).downloads, receive, send)
+                except (DamagedError, KeyError):
+                    return  # an incomplete response makes the server close the connection; the error is logged
+            await send({"type": "http.response.body", "body": b""})
 
     async def _stream(self, threads: ThreadPoolExecutor, receive: Receive, send: Send) -> None:
         gone = asyncio.create_task(disconnected(receive))

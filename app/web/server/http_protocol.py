@@ -291,8 +291,11 @@ class LimitedProtocol(HttpToolsProtocol):
             if not self._is_refused():
                 self._feed(piece[end_of_head:])
         except httptools.HttpParserError as error:
-            cause = error.__context__
-            self._refuse(cause if isinstance(cause, RequestRefused) else refusals.refused(error, self._where()))
+            refusal = error.__context__
+            if not isinstance(refusal, RequestRefused):
+                where = refusals.where(self.url, self.headers, in_head=self._in_head, content=self._all_content)
+                refusal = refusals.refused(error, where)
+            self._refuse(refusal)
         except RequestRefused as refusal:
             self._refuse(refusal)
 
@@ -310,9 +313,6 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _is_refused(self) -> bool:
         return self.transport.is_closing() or self.parser is None or self._lingers or self._last_words is not None
-
-    def _where(self) -> str:
-        return refusals.where(self.url, self.headers, in_head=self._in_head, content=self._all_content)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

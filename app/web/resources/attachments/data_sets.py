@@ -202,21 +202,20 @@ async def data_set_schema(
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
     """Return a data set's variables as PROC CONTENTS lists them: as JSON, or as its printed text (text/plain)."""
-    found = await run_in(pools_of(request).downloads, lambda: _contents(gateway, attachment_id, caller))
+
+    def read() -> DataSetDescription:
+        record = finished_data_set(gateway, attachment_id, caller)
+        try:
+            return found_contents(gateway.contents.verified(record))
+        except KeyError:
+            raise Problem("gone", "the content has been deleted") from None
+
+    found = await run_in(pools_of(request).downloads, read)
     if quality(accept, "text/plain") > quality(accept, "application/json"):
         body, media_type = listing(found).encode("utf-8", "replace"), "text/plain; charset=utf-8"
     else:
         body, media_type = describe(found).model_dump_json().encode(), "application/json"
     return Response(body, headers={"Vary": "Accept"}, media_type=media_type)
-
-
-def _contents(gateway: Gateway, attachment_id: str, caller: Caller) -> DataSetDescription:
-    """Return what a data set's file tells of its variables. Raises Problem."""
-    record = finished_data_set(gateway, attachment_id, caller)
-    try:
-        return found_contents(gateway.contents.verified(record))
-    except KeyError:
-        raise Problem("gone", "the content has been deleted") from None
 
 
 @router.get(

@@ -47,8 +47,11 @@ def leading_part(
 
 
 def _bytes(request: Request, gateway: Gateway, record: AttachmentRecord) -> Response:
-    """Answer with the range that is asked for, of the bytes that are there."""
-    asked = _asked(request)
+    """Answer with the range that is asked for, of the bytes that are there. Several ranges are all bytes."""
+    ranges = parse_ranges(request.headers["range"], _ENDLESS) if "range" in request.headers else None
+    asked = ByteRange(0, _ENDLESS - 1)
+    if ranges and len(ranges) == 1 and ranges[0].first <= _ENDLESS // 2:
+        asked = ranges[0]
     found = leading_bytes(record, gateway.context, asked.first, min(asked.size, MOST_BYTES))
     if not found.data and asked.first:
         why = f"the parts received so far have no byte {asked.first}"
@@ -66,15 +69,6 @@ def _bytes(request: Request, gateway: Gateway, record: AttachmentRecord) -> Resp
     if request.method == "HEAD":
         response.body = b""
     return response
-
-
-def _asked(request: Request) -> ByteRange:
-    """Return the range of bytes that a request asks for; several are not possible, and are all bytes."""
-    ranges = parse_ranges(request.headers["range"], _ENDLESS) if "range" in request.headers else None
-    whole = ByteRange(0, _ENDLESS - 1)
-    if not ranges or len(ranges) > 1 or ranges[0].first > _ENDLESS // 2:
-        return whole
-    return ranges[0]
 
 
 def _rows(

@@ -136,7 +136,12 @@ class SendingRequest:
 
     async def rehearse(self, submission: Submission) -> Response:
         """Answer with a description of the message that would be sent."""
-        return await self._converted(submission, self._rehearse)
+
+        def answer(submission: Submission, run: Runner) -> JSONResponse:
+            view = Rehearsal.of(self._gateway.deliveries.dry_run(submission, run))
+            return JSONResponse(view.model_dump(mode="json", exclude_none=True))
+
+        return await self._converted(submission, answer)
 
     async def _converted(self, submission: Submission, answer: Callable[[Submission, Runner], Response]) -> Response:
         """Return the answer, made in a conversion slot while the client is connected."""
@@ -164,10 +169,6 @@ class SendingRequest:
             view["warnings"] = [located(fault) for fault in warnings]
         headers = {"Location": view["links"]["self"]} | ({"Idempotency-Replayed": "true"} if is_replayed else {})
         return JSONResponse(view, 202, headers)
-
-    def _rehearse(self, submission: Submission, run: Runner) -> JSONResponse:
-        view = Rehearsal.of(self._gateway.deliveries.dry_run(submission, run))
-        return JSONResponse(view.model_dump(mode="json", exclude_none=True))
 
     async def _discard(self) -> None:
         """Remove what was stored."""

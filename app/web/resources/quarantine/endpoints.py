@@ -180,7 +180,17 @@ async def replay_many(request: Request, gateway: GatewayDep, caller: CallerDep) 
     """Process up to 500 quarantined messages again, in the order of the request, or all entries of a group. Each
     succeeds or fails on its own."""
     asked = await read_json(request, Several)
-    return await run_in_threadpool(_replayed, gateway, asked, caller)
+
+    def replay() -> SeveralView:
+        entries, following = _entries(gateway, asked, caller)
+        begun: list[tuple[OneOfSeveral, Replayed | None]] = [_begun(gateway, *entry) for entry in entries]
+        until = monotonic() + OUTCOMES_SECONDS
+        for item, outcome in begun:
+            if outcome is not None and monotonic() < until:
+                item.outcome = outcome_view(outcome(), caller.base)
+        return SeveralView(items=[item for item, _ in begun], next=following)
+
+    return await run_in_threadpool(replay)
 
 
 @router.post(
@@ -192,17 +202,17 @@ async def replay_many(request: Request, gateway: GatewayDep, caller: CallerDep) 
 async def dismiss_many(request: Request, gateway: GatewayDep, caller: CallerDep) -> SeveralView:
     """Mark up to 500 entries, or all entries of a group, as not needed. Each succeeds or fails on its own."""
     asked = await read_json(request, Several)
-    return await run_in_threadpool(_dismissed, gateway, asked, caller)
 
+    def dismiss() -> SeveralView:
+        items = []
+        entries, following = _entries(gateway, asked, caller)
+        for given, record in entries:
+            is_done = record is not None and gateway.catalog.set_quarantine_state(record.id, "dismissed")
+            identifier = given if record is None else record.id
+            items.append(OneOfSeveral(id=identifier, result="dismissed" if is_done else "not-found"))
+        return SeveralView(items=items, next=following)
 
-def _replayed(gateway: Gateway, asked: Several, caller: Caller) -> SeveralView:
-    entries, following = _entries(gateway, asked, caller)
-    begun: list[tuple[OneOfSeveral, Replayed | None]] = [_begun(gateway, *entry) for entry in entries]
-    until = monotonic() + OUTCOMES_SECONDS
-    for item, outcome in begun:
-        if outcome is not None and monotonic() < until:
-            item.outcome = outcome_view(outcome(), caller.base)
-    return SeveralView(items=[item for item, _ in begun], next=following)
+    return await run_in_threadpool(dismiss)
 
 
 def _begun(gateway: Gateway, given: str, record: QuarantineRecord | None) -> tuple[OneOfSeveral, Replayed | None]:
@@ -218,16 +228,6 @@ def _begun(gateway: Gateway, given: str, record: QuarantineRecord | None) -> tup
     except DamagedError:
         return OneOfSeveral(id=record.id, result="damaged"), None
     return OneOfSeveral(id=record.id, result="not-found" if replayed is None else "replayed"), replayed
-
-
-def _dismissed(gateway: Gateway, asked: Several, caller: Caller) -> SeveralView:
-    items = []
-    entries, following = _entries(gateway, asked, caller)
-    for given, record in entries:
-        is_done = record is not None and gateway.catalog.set_quarantine_state(record.id, "dismissed")
-        identifier = given if record is None else record.id
-        items.append(OneOfSeveral(id=identifier, result="dismissed" if is_done else "not-found"))
-    return SeveralView(items=items, next=following)
 
 
 def _entries(gateway: Gateway, asked: Several, caller: Caller) -> tuple[list[Entry], str | None]:
