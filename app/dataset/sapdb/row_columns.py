@@ -145,7 +145,10 @@ def read_column(column: RowColumn, manner: Manner, long_name: LongName) -> pa.Ar
     if column.info.data_type in LONGS:
         return _longs(column, long_name)
     try:
-        return _together(column, manner)
+        try:
+            return _together(column, manner)
+        except time_columns.Mixed:
+            return _one_by_one(column)
     except BadValueError as error:
         for row in range(error.row + 1):  # one of them may be wrong in another way, and is the first one then
             if not column.absent[row]:
@@ -153,8 +156,6 @@ def read_column(column: RowColumn, manner: Manner, long_name: LongName) -> pa.Ar
         if pa.types.is_time(column.wanted):
             raise LongTimes(column.number) from None
         raise WireError(*column.place(error.row), error.why) from None
-    except time_columns.Mixed:
-        return _one_by_one(column)
 
 
 def _together(column: RowColumn, manner: Manner) -> pa.Array:
@@ -238,7 +239,8 @@ def _one_by_one(column: RowColumn) -> pa.Array:
                 raise LongTimes(column.number)
         values.append(None if isinstance(value, Undef) else value)
     if not is_time:
-        return pa.array(values, column.wanted)
+        found = pa.array(values, column.wanted)
+        return _no_longer(found, column.info, column.cells.shape[1]) if pa.types.is_string(found.type) else found
     return pa.array(values, pa.duration("us")).cast(pa.int64()).cast(column.wanted)
 
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.sapdb.constants import LONGS, DataType, PartKind, Undef
+from app.codecs.sapdb.constants import LONGS, MOMENTS, DataType, PartKind, Undef
 from app.codecs.sapdb.data_rows import columns, decode_rows, decode_vardata, encode_rows, encode_vardata, inputs
 from app.codecs.sapdb.packet import Packet, decode_packet
 from app.codecs.sapdb.packet_records import LongDescriptor, ParameterInfo, VardataParameterInfo
 from app.codecs.sapdb.parameter_values import Manner, encode_content, fraction, in_out_len
 from app.codecs.sapdb.part_buffers import PartBuffer, decode_part
 from app.codecs.sapdb.temporal_digits import DateFormat, Time
-from app.codecs.sapdb.text_codes import code_of
+from app.codecs.sapdb.text_codes import Code, code_of
 from app.dataset.parquet import write_parquet
 from app.dataset.sapdb import column_types, describing, row_columns, varying
 from app.model.errors import InvalidInputError
@@ -245,7 +245,9 @@ def test_rows_of_vardata(made: tuple[Manner, tuple[ParameterInfo, ...], list[Any
 
 
 def does_not_fit(value: Any, info: ParameterInfo) -> bool:
-    """Whether a number is one that its column's type does not have."""
+    """Whether a value is one that its column's type does not have: a number, or a text that is too long."""
+    if isinstance(value, str) and info.data_type not in MOMENTS:
+        return len(value.encode("utf-16-le")) // 2 > info.length
     if not isinstance(value, Decimal) or (frac := fraction(info)) is None:
         return False
     with localcontext(prec=200):
@@ -271,11 +273,22 @@ def test_any_bytes_are_what_single_values_say(
             assert (refused.value.row, refused.value.at) == (single.row, single.at)  # noqa: PT017
         return
     if any(does_not_fit(value, info) for row in expected for value, info in zip(row, infos, strict=True)):
-        with pytest.raises(WireError, match=r"does not fit|after the decimal point"):
+        with pytest.raises(WireError, match=r"does not fit|after the decimal point|characters of its type"):
             decoded(bytes(buffer), infos, len(values), manner)
         return
     batch = decoded(bytes(buffer), infos, len(values), manner)
     assert cells(batch) == as_table(expected, batch.schema)
+
+
+@pytest.mark.parametrize("is_wide", [False, True], ids=["alone", "beside a wide one"])
+def test_a_text_that_is_longer_than_its_type_is_refused(is_wide: bool) -> None:
+    """A column for ten characters of two bytes has room for twenty of one byte."""
+    info = ParameterInfo(2, 0, DataType.VARCHAR_ASCII, 0, 10, 21, 1)
+    manner = Manner(Code("utf-16-be", "utf-16-be"), Context(order=">"), DateFormat.INTERNAL)
+    narrow, wide = b" " + b"x" * 11 + b" " * 9, b"\1" + "y".ljust(10).encode("utf-16-be")
+    rows = [wide, narrow] if is_wide else [narrow]
+    with pytest.raises(WireError, match="more than the 10 characters"):
+        decoded(b"".join(rows), (info,), len(rows), manner)
 
 
 # --- from Arrow and back ----------------------------------------------------------------------------------------------
