@@ -404,6 +404,7 @@ def test_compaction_and_commits_do_not_mind_each_other(tmp_path: Path) -> None:
     assert store.describe("T").files == 1
 
 
+@pytest.mark.process
 def test_logs_that_are_summed_up_meanwhile_are_read_and_continued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
