@@ -203,7 +203,7 @@ _METRICS = """\
 
 `GET /metrics` has these metrics, in the text format of Prometheus. It needs a key,
 unless `http.public` has `metrics`: [Access](access.md).
-Beside them there are those of the process and of Python (`process_…`, `python_…`). [Health](health.md) explains the
+There are also metrics of the process and of Python (`process_…`, `python_…`). [Health](health.md) explains the
 checks to which some of them belong. [Alerts](alerts/index.md) lists the alerts that are made of them. The chart has
 the alerts and [two dashboards](operating.md#on-kubernetes).
 
@@ -228,7 +228,7 @@ The pipeline on Spark has these at its own port ([Spark](spark.md#watching-it)).
 _CODES = """\
 # Codes of quarantine
 
-A physical message that cannot be read goes to quarantine, with its bytes and the reason, and the stream goes on.
+A physical message that cannot be read goes to quarantine, with its bytes and the reason, and the stream continues.
 `GET /v1/quarantine` and `attachment-gateway quarantine ls` list the entries. A code says what is wrong; `row` names the
 field, `at` the byte, `why` the reason in words. Correct the cause, often `dialect`, `ccsid` or `framing` of the source.
 Then `attachment-gateway quarantine replay` processes the entry again.
