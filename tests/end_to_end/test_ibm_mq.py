@@ -28,7 +28,7 @@ from tests.support.sas_client import Program, binary_file, disordered
 pytestmark = pytest.mark.broker
 
 QUEUE = "SAS.ATTACHMENTS"
-ATTACHMENTS = 100
+ATTACHMENTS = 200
 IN_DOUBT: tuple[Literal["before", "after"], ...] = ("before", "after", "before", "after")
 PROGRAMS = (
     Program(Random(1), Dialect.parse("big-4-excluded-packed"), ccsid=500, encoding=785),

@@ -25,7 +25,7 @@ from tests.support.sas_client import Attached, Program, binary_file
 
 pytestmark = pytest.mark.broker
 
-KILLS = int(os.environ.get("KILLS", "3"))
+KILLS = int(os.environ.get("KILLS", "5"))
 TOPICS, IN_FLIGHT = 6, 20
 SESSIONS = pytest.mark.parametrize(("version", "qos"), [("5", 1), ("5", 2), ("3.1.1", 1), ("3.1.1", 2)])
 

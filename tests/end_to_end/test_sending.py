@@ -18,7 +18,7 @@ TOPIC = "there/and/back"
 
 @pytest.mark.parametrize(
     ("storage", "size", "kills"),
-    [("folder", 12 << 20, (10, 300)), ("servers", 6 << 20, (10, 100))],
+    [("folder", 24 << 20, (10, 300, 600)), ("servers", 6 << 20, (10, 100))],
     indirect=["storage"],
 )
 @pytest.mark.usefixtures("storage")

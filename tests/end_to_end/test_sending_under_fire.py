@@ -18,7 +18,7 @@ from tests.support.sending_campaign import BODY, QUEUE, SETTINGS, UNIT, publish_
 
 pytestmark = pytest.mark.broker
 
-KILLS, BROKER_KILLS = 4, 2
+KILLS, BROKER_KILLS = 8, 3
 
 
 def test_with_a_state_queue_every_message_arrives_exactly_once(tmp_path: Path) -> None:
