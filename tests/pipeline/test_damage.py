@@ -20,20 +20,25 @@ from adapters.delta_tables import DeltaTables
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.assembly.header_checks import Claim, claims
+from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import DAMAGED_MESSAGE, DAMAGED_PART, QuarantineRecord
 from app.pipeline.commit.commit import CommittedBatch, Committer
+from app.pipeline.commit.commit_intent import IntendedBatch
+from app.pipeline.commit.packages import TaskResults
 from app.pipeline.finish import finish_outcomes
 from app.pipeline.finish.finish_outcomes import Result
+from app.pipeline.job.job import OpenRun
 from app.pipeline.read.segment_gaps import missing_segments, spoken
 from app.pipeline.references import header_pass
 from app.pipeline.run import batch, spark_steps
 from app.pipeline.run.batch import ReprocessingScope
 from app.service import context
+from app.tables.quality import Increment
 from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support.damaged_archive import Archive, Killed, die_after, objects
 from tests.support.kept import flip
-from tests.support.local_steps import LocalSteps, run_batch
+from tests.support.local_steps import LocalSteps, committer_of, found_up_to, opened_run, run_batch
 
 EVERYTHING = ReprocessingScope(1)
 
@@ -243,3 +248,27 @@ def test_a_corrected_decoder_replaces_what_differs_exactly_once_whenever_it_is_k
     (tmp_path / "last").rename(last)
     assert run_batch(archive.out, archive.journal) is not None
     archive.assert_as_if_whole()
+
+
+class Overtaken(LocalSteps):
+    """The first pass finds a damaged body. Meanwhile another driver commits the first segments."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+
+    def assemble_and_finish(
+        self, run: OpenRun, references: Any, headers: Any, batch: IntendedBatch, *, checked: bool
+    ) -> TaskResults:
+        found = super().assemble_and_finish(run, references, headers, batch, checked=checked)
+        if checked:
+            return found
+        with opened_run(self._archive.out, self._archive.journal) as other:
+            committer_of(other).commit(found_up_to(other, 4, None))
+        return found._replace(results=[*found.results, Result(0, Increment("", 0), damaged=True)])
+
+
+def test_a_batch_that_reads_again_notices_another_driver(archive: Archive) -> None:
+    with opened_run(archive.out, archive.journal) as run, pytest.raises(GatewayError, match="another process commits"):
+        batch.run(Overtaken(archive), run)
+    with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
+        assert Position.unpack(catalog.progress() or 0).segment == 4

@@ -30,7 +30,7 @@ from app.pipeline.commit.commit_intent import IntendedBatch, ReprocessingWindow
 from app.pipeline.commit.packages import TaskResults
 from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.job.job import OpenJob, OpenRun
-from app.pipeline.read.segment_gaps import missing_segments, spoken
+from app.pipeline.read.segment_gaps import Gaps, missing_segments, spoken
 from app.pipeline.references.retired_headers import Retired, retired_headers
 from app.pipeline.watch.run_records import recording
 from app.ports import TableStore
@@ -86,38 +86,43 @@ def run(steps: Steps[Rows], run: OpenRun, again: ReprocessingScope | None = None
     """
     with recording(run.catalog, run.clock, "batch") as record:
         record.begin()
-        committed = _together([process(steps, run, batch) for batch in _due(run, again)], run)
+        done = [process(steps, run, batch) for batch in unfinished(run)]
+        numbers = [segment.number for segment in run.archive.segments()]
+        if missing := missing_segments(numbers):
+            log.warning("segments_not_found", segments=spoken(missing), journal=run.job.journal)
+        if numbers:
+            done += [process(steps, run, batch) for batch in _new(run, numbers, again)]
+            done = done or [CommittedBatch(run.catalog.progress() or 0, was_known=True)]
+        committed = _together(done, missing)
         record.end(committed)
         return committed
 
 
 def process(steps: Steps[Rows], run: OpenRun, batch: IntendedBatch, *, checked: bool = False) -> CommittedBatch | None:
-    """Take a batch through all steps. Return None for a batch without messages."""
+    """Take a batch through all steps. Return None for a batch without messages.
+
+    Unless bodies are `checked` before assembly from the start, the steps are repeated so when one is damaged.
+    """
     if batch.again is not None:
         intents.begin(run.stores.store, batch)  # from here on, there are objects that only this commit deletes
     committer = Committer(run, partial(steps.write_tables, run))
     retired = retired_headers(run.catalog, {segment.number for segment in run.archive.segments()})
     checked = checked or batch.again is not None
-    with steps.read_references(run, batch.last_segment, checked=checked) as references:
-        headers = steps.read_headers(run, references, retired)
-        found = steps.assemble_and_finish(run, references, headers, batch, checked=checked)
-    if found.damaged:
+    while True:
+        with steps.read_references(run, batch.last_segment, checked=checked) as references:
+            headers = steps.read_headers(run, references, retired)
+            found = steps.assemble_and_finish(run, references, headers, batch, checked=checked)
+        if checked or not found.damaged:
+            return committer.commit(found, batch)
         log.warning("damage_found", journal=run.job.journal, last_segment=batch.last_segment)
-        return process(steps, run, batch, checked=True)
-    return committer.commit(found, batch)
+        checked = True
 
 
 # --- which batches are due --------------------------------------------------------------------------------------------
 
 
-def _due(run: OpenRun, again: ReprocessingScope | None) -> Iterator[IntendedBatch]:
-    """Yield the batches of a run. Each is committed before the next one is asked for."""
-    yield from unfinished(run)
-    numbers = [segment.number for segment in run.archive.segments()]
-    if not numbers:
-        return
-    if missing := missing_segments(numbers):
-        log.warning("segments_not_found", segments=spoken(missing), journal=run.job.journal)
+def _new(run: OpenRun, numbers: Sequence[int], again: ReprocessingScope | None) -> Iterator[IntendedBatch]:
+    """Yield the batch of the segments that are new, and the batch of messages to process again."""
     journal, progress = intents.journal_name(run.archive, run.job.journal), run.catalog.progress()
     if progress is None or Position.unpack(progress).segment < numbers[-1]:
         yield IntendedBatch(journal, numbers[-1], progress)
@@ -186,12 +191,9 @@ def _first_segment_since(run: OpenRun, numbers: Sequence[int], since: int | None
     return first
 
 
-def _together(done: Sequence[CommittedBatch | None], run: OpenRun) -> CommittedBatch | None:
+def _together(done: Sequence[CommittedBatch | None], missing: Gaps) -> CommittedBatch | None:
     """Return the outcome of all batches of a run; None if there was nothing to process."""
     batches = [each for each in done if each is not None]
-    numbers = [segment.number for segment in run.archive.segments()]
-    if numbers and not done:
-        batches = [CommittedBatch(run.catalog.progress() or 0, was_known=True)]
     if not batches:
         return None
     return CommittedBatch(
@@ -204,7 +206,7 @@ def _together(done: Sequence[CommittedBatch | None], run: OpenRun) -> CommittedB
         tables=tuple(chain.from_iterable(each.tables for each in batches)),
         was_known=all(each.was_known for each in batches),
         damaged=tuple(sorted(set(chain.from_iterable(each.damaged for each in batches)))),
-        missing=missing_segments(numbers),
+        missing=missing,
         quality=tuple(chain.from_iterable(each.quality for each in batches)),
         received=tuple(chain.from_iterable(each.received for each in batches)),
         traced=tuple(chain.from_iterable(each.traced for each in batches)),
