@@ -15,14 +15,12 @@ from app.ports import AttachmentFilter, Catalog, Clock, Tallies
 ASK_SECONDS: Final = 2.0
 LONGEST_ANSWER: Final = 5.0
 """Seconds after which a query without an answer counts as a failure: a network may drop all packets."""
-
-log = logger(__name__)
-
-
 AGES: Final = (60, 600, 3_600, 86_400)
 """The bounds, in seconds, by which unfinished attachments are counted: the time since their last message."""
 KEPT_SECONDS: Final = 1.0
 KEPT_FACTOR: Final = 20
+
+log = logger(__name__)
 
 
 class CatalogWatch:
