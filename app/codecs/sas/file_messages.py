@@ -228,24 +228,17 @@ class _Record:
             raise WireError("Record.data", self.before, f"the last record is incomplete: {missing} bytes are missing")
 
 
-def records(parts: Iterable[Buffer], dialect: Dialect) -> Iterator[Buffer]:
-    """Yield the records of a file from the payloads of its messages, each a slice of its part; only a record that
-    spans parts is joined. Raises WireError as `spans` does.
+def joined_records(spans: Iterable[tuple[int, int, Buffer, bool]]) -> Iterator[Buffer]:
+    """Yield the records of a file, each a slice of its part. Only a record that spans parts is joined.
+
+    `spans` has the items of `spans` with the bytes themselves in place of their number.
     """
-    held: Buffer = b""
-
-    def hold(part: Buffer) -> Buffer:
-        nonlocal held
-        held = part
-        return part
-
     pieces: list[Buffer] = []
-    for _, start, length, ends in spans(map(hold, parts), dialect):
-        piece = held[start : start + length]
+    for _, _, data, ends in spans:
         if ends and not pieces:
-            yield piece
+            yield data
             continue
-        pieces.append(piece)
+        pieces.append(data)
         if ends:
             yield b"".join(pieces)
             pieces = []

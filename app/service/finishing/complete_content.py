@@ -222,7 +222,7 @@ def _stored_file(reading: _Reading) -> Finished:
         line_end = stores.line_end(reading.received.first) if file.of_lines else b""
         held: list[Body] = []
         between, size = b"", 0
-        for record_bytes in tally.of(_records(file)):
+        for record_bytes in tally.of(file_messages.joined_records(file.spans())):
             held.append(between)
             held.append(record_bytes)
             between = line_end
@@ -240,19 +240,6 @@ def _stored_file(reading: _Reading) -> Finished:
     return measured.stored(
         record, reading.content_type, file.dialects, evidence=reading.evidence(line_ends), **description
     )
-
-
-def _records(file: FileContent) -> Iterator[Body]:
-    """Yield the records of a file, each a slice of its part. Only a record that spans parts is joined."""
-    pieces: list[Body] = []
-    for _, _, data, ends in file.spans():
-        if ends and not pieces:
-            yield data
-            continue
-        pieces.append(data)
-        if ends:
-            yield b"".join(pieces)
-            pieces = []
 
 
 _WAYS: Mapping[AttachmentKind | None, Sequence[Callable[[_Reading], Finished | None]]] = {

@@ -1,13 +1,16 @@
 """Random messages of every type, for properties and for counting."""
 
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
 
+from app.codecs.sas import file_messages
 from app.codecs.sas.data_set_messages import DataSetDefinition, Index, Variable
-from app.codecs.sas.dialect import DIALECTS
+from app.codecs.sas.dialect import DIALECTS, Dialect
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
+from app.wire.kinds import Buffer
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.$:\\/ -"
 
@@ -158,3 +161,11 @@ def some_variables(random: Random) -> tuple[Variable, ...]:
         )
 
     return tuple(variable() for _ in range(random.choice([1, 1, 2, 5, 20])))
+
+
+def records(parts: Sequence[Buffer], dialect: Dialect) -> Iterator[Buffer]:
+    """The records of a file whose messages have these payloads."""
+    found = file_messages.spans(parts, dialect)
+    return file_messages.joined_records(
+        (part, start, parts[part][start : start + length], ends) for part, start, length, ends in found
+    )

@@ -16,7 +16,6 @@ from app.codecs.sas.file_messages import (
     length_contradiction,
     read_file_description,
     record_start,
-    records,
     size_contradiction,
     spans,
     tried_first,
@@ -25,7 +24,7 @@ from app.codecs.sas.file_messages import (
 )
 from app.wire import WireError
 from app.wire.kinds import Buffer, Nul, Order
-from tests.codecs.sas.samples import dialects
+from tests.codecs.sas.samples import dialects, records
 
 contents = st.lists(st.binary(max_size=40), max_size=20)
 packed = st.sampled_from([dialect for dialect in DIALECTS if not dialect.aligned])

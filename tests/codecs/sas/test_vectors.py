@@ -38,12 +38,12 @@ from app.codecs.sas.file_messages import (
     FileDescriptionMessage,
     detect,
     read_file_description,
-    records,
     write_file_description,
     write_records,
 )
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.wire import Layout, WireError
+from tests.codecs.sas.samples import records
 from tests.support.cases import for_each
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "sas"
