@@ -17,5 +17,5 @@
 | `conversion` | converts data sets in separate processes |
 | `repair` | checks, repairs, records, backs up and restores |
 | `tables` | reads the tables that the pipeline wrote |
-| `threads`, `context` | the threads, and the context that all of the above get |
+| `threads`, `instance`, `context` | the threads, the name of this process, and the context that all of the above get |
 """

@@ -13,6 +13,7 @@ from app.model.evidence import OnDoubt
 from app.model.message import PhysicalMessage
 from app.ports import Catalog, Clock, ContentStore, Journal, JournalReader
 from app.service.events.event_spans import Traces
+from app.service.instance import new_instance
 from app.service.threads import Notifier
 from app.settings import Settings
 
@@ -83,7 +84,7 @@ class Stores:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceContext(Stores):
     """The settings, the adapters of the storing ports, the notifier for everybody who waits for events, the parts that
-    came again, and traces."""
+    came again, traces, and the name of this process."""
 
     journal: Journal
     catalog: Catalog
@@ -92,6 +93,7 @@ class ServiceContext(Stores):
     notifier: Notifier = field(default_factory=Notifier)
     repeated: RepeatedParts = field(default_factory=RepeatedParts)
     traces: Traces = field(default_factory=lambda: Traces(Settings()))
+    instance: str = field(default_factory=new_instance)
 
 
 Change = Callable[[], Iterable[Key]]

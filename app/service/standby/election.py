@@ -8,13 +8,12 @@ is paused.
 """
 
 from collections.abc import Callable
-from secrets import token_hex
-from socket import gethostname
 from threading import Event, Thread
 from time import monotonic
 
 from app.model.errors import GatewayError
 from app.observe import Recurring, logger
+from app.service.instance import new_instance
 from app.service.standby.lease import Lease, LeaseApi, LeaseChanged, LeaseError
 from app.settings import Standby
 
@@ -30,8 +29,8 @@ class Election:
     def __init__(self, settings: Standby, lost: Callable[[str], None]) -> None:
         self._settings, self._lost = settings, lost
         self._api = LeaseApi(settings)
-        self.name = f"{gethostname()}_{token_hex(4)}"
-        """The holder's name in the Lease. It is new in each process: one that has ended may still be running."""
+        self.name = new_instance()
+        """The holder's name in the Lease."""
         self.holder = ""
         """The gateway that holds the Lease, as far as this one knows."""
         self._held: Lease | None = None
