@@ -77,5 +77,9 @@ class CatalogError(GatewayError):
     """The catalog cannot be read or written."""
 
 
+class LeaseLost(CatalogError):
+    """Another process holds the lease under which this one writes: it must stop what the lease allows."""
+
+
 class CatalogTaken(CatalogError):
     """Another gateway has the catalog."""

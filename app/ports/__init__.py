@@ -8,6 +8,7 @@ from app.ports.catalog.assembly import JournalReferences
 from app.ports.catalog.database import CatalogDatabase
 from app.ports.catalog.deliveries import IdempotencyConflict
 from app.ports.catalog.keys import KeyCatalog
+from app.ports.catalog.leases import HeldLease, LeaseState
 from app.ports.catalog.listing import (
     NEWEST_FIRST,
     AttachmentFilter,
@@ -54,6 +55,7 @@ __all__ = [
     "ContentStore",
     "ContentStorePlugin",
     "DeliveryProgress",
+    "HeldLease",
     "IcebergPlugin",
     "IcebergTables",
     "IdempotencyConflict",
@@ -65,6 +67,7 @@ __all__ = [
     "JournalReader",
     "JournalReferences",
     "KeyCatalog",
+    "LeaseState",
     "ListingCatalog",
     "ObjectWriter",
     "OpenSegment",
