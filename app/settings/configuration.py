@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from app.model.validation import KUBERNETES_NAME, KUBERNETES_NAMESPACE, WEB_URL
 from app.settings.http import Audit, Http, Oidc
 from app.settings.limits import ExpirySettings, Limits, RetentionSettings, Scrub
+from app.settings.roles import ALL_ROLES, Role
 from app.settings.section import Section
 from app.settings.setting_types import Duration, LineEnd, Name
 from app.settings.storage import (
@@ -89,13 +90,15 @@ class Log(Section):
 class Settings(BaseSettings):
     """The whole configuration. The constructor reads only what it is given: `load` adds file and environment.
 
-    `assembler` chooses what assembles attachments: this process, or a Spark job that reads the journal."""
+    `roles` says what this process does; the others are done by other processes, with the same settings otherwise.
+    `assembler` chooses what assembles attachments: the process that receives, or a Spark job that reads the journal."""
 
     model_config = SettingsConfigDict(
         env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True, hide_input_in_errors=True
     )
 
     data: Path = Path("var")
+    roles: frozenset[Role] = ALL_ROLES
     assembler: Literal["embedded", "spark"] = "embedded"
     http: Http = Http()
     oidc: Oidc | None = None
@@ -140,9 +143,41 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _is_shared(self) -> Self:
-        if self.standby is not None and not self.catalog_url.startswith("postgresql"):
+        if self.standby is not None and not self.is_catalog_shared:
             raise ValueError("standby needs catalog.url of a PostgreSQL: gateways on several machines share no SQLite")
         return self
+
+    @model_validator(mode="after")
+    def _is_divided(self) -> Self:
+        if not self.roles:
+            raise ValueError(f"roles must name at least one of {', '.join(Role)}")
+        if self.standby is not None and Role.RECEIVE not in self.roles:
+            raise ValueError("standby needs the role receive: processes with other roles run side by side")
+        if self.is_divided and not self.is_catalog_shared and self.roles != {Role.SERVE}:
+            raise ValueError(
+                f"roles {', '.join(sorted(self.roles))} need catalog.url of a PostgreSQL, which processes with other "
+                "roles use, too; only serve alone may read a catalog in a file, which no other process writes"
+            )
+        if self.is_divided and self.is_catalog_shared:
+            needed = {"content.url": self.content.url, "journal.archive_url": self.journal.archive_url}
+            if self.assembler == "spark":
+                needed["tables.url"] = self.tables.url
+            if missing := [name for name, value in needed.items() if value is None]:
+                raise ValueError(
+                    f"roles {', '.join(sorted(self.roles))} need {' and '.join(missing)}: places that all processes "
+                    "reach, an object store or a folder that they share"
+                )
+        return self
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether other processes have roles that this one has not."""
+        return self.roles != ALL_ROLES
+
+    @property
+    def is_catalog_shared(self) -> bool:
+        """Whether several processes may use the catalog."""
+        return self.catalog_url.startswith("postgresql")
 
     @property
     def journal_folder(self) -> Path:

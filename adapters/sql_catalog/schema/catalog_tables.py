@@ -364,6 +364,8 @@ webhooks = Table(
     Column("next_attempt_at", BigInteger, nullable=False),
     Column("reason", AnyText),
     Column("updated_at", BigInteger, nullable=False),
+    Column("changes", BigInteger, nullable=False, comment="how often a client has changed it"),
+    Column("requeues", BigInteger, nullable=False, comment="how often a client has queued dead letters"),
 )
 
 dead_letters = Table(

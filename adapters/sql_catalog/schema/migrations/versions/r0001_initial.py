@@ -377,6 +377,8 @@ def upgrade() -> None:
         sa.Column("next_attempt_at", sa.BigInteger(), nullable=False),
         sa.Column("reason", sa.Text()),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.Column("changes", sa.BigInteger(), nullable=False, comment="how often a client has changed it"),
+        sa.Column("requeues", sa.BigInteger(), nullable=False, comment="how often a client has queued dead letters"),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_webhooks")),
     )
     op.create_table(
