@@ -13,7 +13,7 @@ from app.settings.roles import ALL_ROLES, Role
 from app.settings.section import Section
 from app.settings.setting_types import DialectName, Digest, Duration, FramingName, LineEnd, Name, microseconds
 from app.settings.storage import (
-    SEGMENTS_FOR_SPARK,
+    SEGMENTS_FOR_OTHERS,
     CatalogSettings,
     ContentSettings,
     Expectation,
@@ -27,7 +27,7 @@ from app.settings.webhooks import Webhook
 __all__ = [
     "ALL_ROLES",
     "ENVIRONMENT_PREFIX",
-    "SEGMENTS_FOR_SPARK",
+    "SEGMENTS_FOR_OTHERS",
     "Audit",
     "CatalogSettings",
     "ContentSettings",

@@ -1,6 +1,6 @@
 """The whole configuration: all sections together, with standby gateways, traces, texts and the log."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -15,7 +15,7 @@ from app.settings.roles import ALL_ROLES, Role
 from app.settings.section import Section
 from app.settings.setting_types import Duration, LineEnd, Name
 from app.settings.storage import (
-    SEGMENTS_FOR_SPARK,
+    SEGMENTS_FOR_OTHERS,
     CatalogSettings,
     ContentSettings,
     JournalSettings,
@@ -135,11 +135,13 @@ class Settings(BaseSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _seal_for_spark(cls, given: dict[str, Any]) -> dict[str, Any]:
-        journal = given.get("journal", {})
-        if given.get("assembler") != "spark" or not isinstance(journal, Mapping):
+    def _seal_early(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Where other processes read the journal, which see only sealed segments, seal them early."""
+        journal, roles = given.get("journal", {}), given.get("roles", ALL_ROLES)
+        is_divided = isinstance(roles, Collection) and {str(role) for role in roles} != ALL_ROLES
+        if not (is_divided or given.get("assembler") == "spark") or not isinstance(journal, Mapping):
             return given
-        return given | {"journal": SEGMENTS_FOR_SPARK | dict(journal)}
+        return given | {"journal": SEGMENTS_FOR_OTHERS | dict(journal)}
 
     @model_validator(mode="after")
     def _is_shared(self) -> Self:

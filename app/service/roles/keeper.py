@@ -19,12 +19,13 @@ from app.service.roles.keeping import KeepingTerm
 from app.service.threads import Worker
 
 KEEPER: Final = "keeper"
-LEASE_SECONDS: Final = 10.0
+LEASE_SECONDS: Final = 6.0
 """How long a keeper may be silent before another process takes its place."""
-RENEW_SECONDS: Final = 2.0
-STOP_AFTER_SECONDS: Final = 7.0
+RENEW_SECONDS: Final = 1.0
+STOP_AFTER_SECONDS: Final = 4.0
 """A holder that could not renew the lease for so long stops its work."""
 WATCH_SECONDS: Final = 0.5
+STOP_SECONDS: Final = 20.0
 
 log = logger(__name__)
 
@@ -36,7 +37,7 @@ class Keeper:
     """Campaigns for the lease, and does the keeper's work while it is held. `at_once` takes the lease from whoever had
     it: no other process uses the catalog.
 
-    The lock guards `_lease`, `_term` and `_renewed`.
+    The lock guards `_lease`, `_term`, `_noted` and `_renewed`.
     """
 
     def __init__(self, context: ServiceContext, begin: Begin, *, at_once: bool) -> None:
@@ -46,6 +47,7 @@ class Keeper:
         self._lease: HeldLease | None = None
         self._term: KeepingTerm | None = None
         self._renewed = 0.0
+        self._noted: int | None = None
         self._fault = Recurring(log, "keeper_lease")
         self.workers = [Worker("keeper", self._run), Worker("keeper watch", self._watch)]
         context.metrics.keeper.set_function(lambda: float(self.term is not None))
@@ -71,8 +73,8 @@ class Keeper:
     def release(self) -> None:
         """Wait for the end of the work, and give the lease up."""
         for worker in self.workers:
-            worker.join()
-        self._end("the gateway stops")
+            worker.join(STOP_SECONDS)
+        self._end("the gateway stops", STOP_SECONDS)
 
     def check(self) -> dict[str, Any]:
         """Return who is the keeper, for the health report. A process that waits for the lease is well."""
@@ -120,12 +122,14 @@ class Keeper:
 
     def _renew(self) -> None:
         with self._lock:
-            lease, term = self._lease, self._term
+            lease, term, before = self._lease, self._term, self._noted
         assert lease is not None
         assert term is not None
-        asked = monotonic()
+        asked, noted = monotonic(), term.noted
+        if self._at_once and noted == before:
+            return  # nobody else may take the lease: an idle gateway writes nothing
         try:
-            is_held = self._context.catalog.renew_lease(lease, LEASE_SECONDS, term.noted)
+            is_held = self._context.catalog.renew_lease(lease, LEASE_SECONDS, noted)
         except GatewayError as error:
             self._fault.failed(error)
             return
@@ -134,11 +138,13 @@ class Keeper:
             return
         self._fault.worked()
         with self._lock:
-            self._renewed = asked
+            self._renewed, self._noted = asked, noted
 
     def _is_over(self) -> bool:
         with self._lock:
-            return self._term is not None and monotonic() - self._renewed > STOP_AFTER_SECONDS
+            if self._term is None or self._at_once:
+                return False
+            return self._term.stop.is_set() or monotonic() - self._renewed > STOP_AFTER_SECONDS
 
     def _watch(self) -> None:
         """Stop the work when the lease could not be renewed in time. A query that hangs does not delay this."""
@@ -147,12 +153,13 @@ class Keeper:
                 log.warning("keeper_stopped", reason="the lease could not be renewed in time")
                 term.stop.set()
 
-    def _end(self, why: str) -> None:
+    def _end(self, why: str, longest: float | None = None) -> None:
+        """End the work, and wait for that (for each thread at most `longest` seconds), then give the lease up."""
         with self._lock:
             lease, term = self._lease, self._term
         if lease is None or term is None:
             return
-        term.end()
+        term.end(longest)
         with self._lock:
             self._lease = self._term = None
         try:

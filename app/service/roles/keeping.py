@@ -23,7 +23,6 @@ from app.service.webhooks.webhook_threads import Webhooks
 SWEEP_SECONDS = 1.0
 SETTLE_SECONDS = 1.0
 ABANDONED_SECONDS = 3600.0
-STOP_SECONDS = 20.0
 
 
 class KeptParts(NamedTuple):
@@ -77,12 +76,12 @@ class KeepingTerm:
         for worker in self.workers:
             worker.start()
 
-    def end(self) -> None:
-        """Stop all threads, and wait for them."""
+    def end(self, longest: float | None = None) -> None:
+        """Stop all threads, and wait for each, at most some seconds if `longest` is given."""
         self.stop.set()
         self._context.notifier.notify()
         for worker in self.workers:
-            worker.join(STOP_SECONDS)
+            worker.join(longest)
         self._parts.events.leave(self._logged)
 
     def checks(self) -> dict[str, dict[str, Any]]:
