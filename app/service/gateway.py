@@ -128,7 +128,7 @@ class Gateway:
         Raises GatewayError when the catalog and the journal do not belong together, or when another gateway uses the
         catalog.
         """
-        log.info("gateway_start_begun", assembler=self.settings.assembler, roles=sorted(self.settings.roles))
+        log.info("gateway_start_begun", assembler=self.settings.assembler)
         roles = self.settings.roles
         self.receiving.recover()
         for name in self.deliveries.outboxes:

@@ -50,14 +50,18 @@ class Division:
         self._broker = broker
         self.processes: dict[str, ForkedGateway] = {}
         hook = HOOK.format(port=hooks.port, secret=SECRET)
-        shared = (SETTINGS + JOURNAL).format(bucket=bucket.url)
         url = f'[catalog]\nurl = "postgresql+psycopg://postgres@/postgres?host={postgresql}"\n'
-        for name in ("receive", "serve-a", "serve-b", "keep-a", "keep-b"):
-            own = folder / name
-            own.mkdir()
-            role = name.partition("-")[0]
-            settings = shared + url + hook + mqtt_source("sas", broker.port, TOPIC)
-            self.processes[name] = ForkedGateway(own, settings, forks, first=f'roles = ["{role}"]\n')
+        source = mqtt_source("sas", broker.port, TOPIC)
+        self._settings = (SETTINGS + JOURNAL).format(bucket=bucket.url) + url + hook + source
+        self._folder, self._forks = folder, forks
+
+    def begin(self, name: str) -> None:
+        """Start a process, whose name begins with its role; before the next one looks for a free port."""
+        own = self._folder / name
+        own.mkdir()
+        roles = f'roles = ["{name.partition("-")[0]}"]\n'
+        self.processes[name] = ForkedGateway(own, self._settings, self._forks, first=roles)
+        self.processes[name].start()
 
     def __getitem__(self, name: str) -> ForkedGateway:
         return self.processes[name]
@@ -106,13 +110,11 @@ def division(tmp_path: Path, postgresql: Path, bucket: Bucket, hooks: WebhookRec
     forks = Forks(dict(os.environ))  # with the address of the object server
     with Mosquitto(folder) as broker, ExitStack() as ending:
         ending.callback(forks.close)
+        subscribe(broker.port, "sas", TOPIC, "5")
         made = Division(tmp_path, postgresql, bucket, broker, hooks, forks)
         ending.callback(made.stop)
-        subscribe(broker.port, "sas", TOPIC, "5")
-        for each in made.processes.values():
-            each.spawn()
-        for each in made.processes.values():
-            each.until(each.is_up)
+        for name in ("receive", "serve-a", "serve-b", "keep-a", "keep-b"):
+            made.begin(name)
         yield made
 
 
