@@ -8,8 +8,9 @@ are dropped, and the gateway says so once.
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import Lock, Thread
+from types import MappingProxyType
 
 import structlog
 from opentelemetry import trace
@@ -42,13 +43,13 @@ _log = structlog.stdlib.get_logger(__name__)
 class OpenTelemetryExporter:
     """`app.ports.span_exporter.SpanExporter` over OpenTelemetry's SDK. The lock guards `_ids`."""
 
-    def __init__(self, service: str, version: str) -> None:
+    def __init__(self, service: str, version: str, process: Mapping[str, str] = MappingProxyType({})) -> None:
         protocol = next((os.environ[name] for name in _PROTOCOLS if os.environ.get(name)), _PROTOCOL)
         if protocol != _PROTOCOL:
             raise GatewayError(f"spans cannot be exported by the OTLP protocol {protocol!r}: set it to {_PROTOCOL!r}")
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # `_Watched` logs what fails
         self._ids, self._lock = _GivenIds(), Lock()
-        named = {SERVICE_VERSION: version}
+        named = {SERVICE_VERSION: version, **process}
         resource = Resource.create(named)
         if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
             resource = Resource.create({**named, SERVICE_NAME: service})

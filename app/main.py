@@ -7,8 +7,9 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
+from pathlib import Path
 from threading import Event
 from time import monotonic, time_ns
 from types import FrameType
@@ -22,14 +23,15 @@ from app.metrics import Metrics
 from app.model.errors import GatewayError
 from app.observe import logger
 from app.ports import Catalog, Clock, Journal
-from app.service.context import ServiceContext
+from app.service.context import ArchiveContext, ReceiverContext
 from app.service.events.event_spans import Traces
 from app.service.gateway import Gateway
+from app.service.instance import new_instance
 from app.service.receiving.ownership import assembled
 from app.service.standby.election import Election
 from app.service.threads import collect_seldom, switch_soon
-from app.settings import Http, Settings, Standby
-from app.span_names import SERVICE
+from app.settings import Http, Role, Settings, Standby
+from app.span_names import SERVICE, process_attributes
 from app.web.app import create_app
 from app.web.server.certificate import Certificate
 from app.web.server.http_protocol import configuration
@@ -58,39 +60,71 @@ class SystemClock:
         return monotonic()
 
 
-def build(settings: Settings) -> Gateway:
+def build(settings: Settings, instance: str | None = None) -> Gateway:
     """Return a gateway with the adapters that the settings name; nothing runs yet. Raises GatewayError and
-    PluginError.
+    PluginError. `instance` is the name of this process; by default a new one.
 
     With the setting `standby`, it takes over from any other gateway: from then on, that one can write nothing.
     """
     _opened("data folder", settings.data.mkdir, parents=True, exist_ok=True)
     clock: Clock = SystemClock()
-    journal, catalog = _storage(settings, clock)
+    make = _receiver_context if Role.RECEIVE in settings.roles else _archive_context
+    context = make(settings, clock, instance or new_instance())
     receivers = {
         name: plugins.transport(source.transport).receiver(name, traits(source.framing), source.options)
         for name, source in settings.sources.items()
+        if Role.RECEIVE in settings.roles
     }
     senders = {
         name: plugins.transport(destination.transport).sender(name, destination.options)
         for name, destination in settings.destinations.items()
+        if Role.SERVE in settings.roles
     }
-    store = _opened("content store", plugins.content_store(), settings.content_url)
-    spans = None
-    if settings.traces.enabled:
-        spans = _opened("exporter of spans", plugins.span_exporter(), SERVICE, version("attachment-gateway"))
-    context = ServiceContext(
+    url = settings.journal.archive_url if Role.RECEIVE in settings.roles else None
+    archive = None if url is None else _opened("archive", plugins.content_store(), url)
+    return Gateway(context, receivers, senders, archive)
+
+
+def _receiver_context(settings: Settings, clock: Clock, instance: str) -> ReceiverContext:
+    journal, catalog = _storage(settings, clock)
+    return ReceiverContext(
         settings=settings,
         journal=journal,
         catalog=catalog,
-        store=store,
+        store=_opened("content store", plugins.content_store(), settings.content_url),
         clock=clock,
         metrics=Metrics(),
-        traces=Traces(settings, spans),
+        traces=_traces(settings, instance),
+        instance=instance,
     )
-    url = settings.journal.archive_url
-    archive = None if url is None else _opened("archive", plugins.content_store(), url)
-    return Gateway(context, receivers, senders, archive)
+
+
+def _archive_context(settings: Settings, clock: Clock, instance: str) -> ArchiveContext:
+    """Return the context of a process that does not receive. Without an archive, the sealed segments in the data folder
+    are all that can be read."""
+    place: str | Path | None = settings.journal.archive_url
+    if place is None:
+        place = settings.journal_folder
+        _opened("journal", place.mkdir, parents=True, exist_ok=True)
+    cache = settings.pipeline.cache or settings.data / "archive-cache"
+    return ArchiveContext(
+        settings=settings,
+        journal=_opened("archive", plugins.archive(), place, cache, settings.pipeline.cache_bytes),
+        catalog=_opened("catalog", plugins.catalog(), settings.catalog_url),
+        store=_opened("content store", plugins.content_store(), settings.content_url),
+        clock=clock,
+        metrics=Metrics(),
+        traces=_traces(settings, instance),
+        instance=instance,
+    )
+
+
+def _traces(settings: Settings, instance: str) -> Traces:
+    spans = None
+    if settings.traces.enabled:
+        process = process_attributes(instance, settings.roles)
+        spans = _opened("exporter of spans", plugins.span_exporter(), SERVICE, version("attachment-gateway"), process)
+    return Traces(settings, spans)
 
 
 def _storage(settings: Settings, clock: Clock) -> tuple[Journal, Catalog]:
@@ -133,11 +167,15 @@ def _opened(what: str, make: Callable[P, T], *given: P.args, **named: P.kwargs) 
         raise GatewayError(f"the {what} cannot be opened: {why}") from error
 
 
-def serve(settings: Settings, started: Callable[[int, bool], None] = lambda _port, _has_keys: None) -> None:
+def serve(
+    settings: Settings,
+    instance: str | None = None,
+    started: Callable[[int, bool], None] = lambda _port, _has_keys: None,
+) -> None:
     """Run the gateway and its REST interface until a signal ends it. Raises GatewayError and PluginError.
 
-    `started` is called when the gateway receives and REST is about to answer: with the port, and whether there are API
-    keys.
+    `instance` is the name of this process. `started` is called when the gateway receives and REST is about to answer:
+    with the port, and whether there are API keys.
 
     The port is bound first: a second gateway, started by mistake, must not take the broker's session from the first.
     """
@@ -146,14 +184,16 @@ def serve(settings: Settings, started: Callable[[int, bool], None] = lambda _por
             ctypes.CDLL(None).mallopt(M_ARENA_MAX, MOST_ARENAS)
         if settings.http.cert_file is not None:
             Certificate(settings.http)  # an error is raised before anything is changed
+        run = partial(_serve, settings, instance, listener, started)
         if settings.standby is None:
-            _serve(settings, listener, started, nullcontext(), lambda _why: None)
+            run(nullcontext(), lambda _why: None)
         else:
-            _stand_by(settings, settings.standby, listener, started)
+            _stand_by(settings, settings.standby, listener, run)
 
 
 def _serve(
     settings: Settings,
+    instance: str | None,
     listener: socket.socket,
     started: Callable[[int, bool], None],
     before: AbstractContextManager[object],
@@ -163,7 +203,7 @@ def _serve(
     gateway: Gateway | None = None
     try:
         with before:
-            gateway = build(settings)
+            gateway = build(settings, instance)
             gateway.on_taken = taken
             gc.collect()
             collect_seldom()
@@ -177,7 +217,10 @@ def _serve(
 
 
 def _stand_by(
-    settings: Settings, standby: Standby, listener: socket.socket, started: Callable[[int, bool], None]
+    settings: Settings,
+    standby: Standby,
+    listener: socket.socket,
+    run: Callable[[AbstractContextManager[object], Callable[[str], None]], None],
 ) -> None:
     """Wait until this gateway is to be active, then run it. A signal ends both."""
     stop = Event()
@@ -192,7 +235,7 @@ def _stand_by(
             for number, handler in before.items():
                 signal.signal(number, handler)
             if is_active and not stop.is_set():
-                _serve(settings, listener, started, serving.pop_all(), _leave)
+                run(serving.pop_all(), _leave)
         finally:
             election.release()
 

@@ -137,6 +137,8 @@ class Metrics(_Declared):
             "journal_append_seconds", "Time from the start of a journal append until it is on disk", _APPEND_SECONDS
         )
         self.journal_bytes = self._gauge("journal_bytes", "Bytes of all journal segments")
+        self.process = self._gauge("process", "1, for the name and the roles of this process", "instance", "roles")
+        self.keeper = self._gauge("keeper", "1 if this process is the keeper, 0 if it is not")
         self.journal_segments = self._gauge("journal_segments", "Number of journal segments")
         self.free_bytes = self._gauge("free_bytes", "Free bytes on the file system of the journal")
         self.receiving_seconds = self._gauge(

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from collections.abc import Mapping
 from time import monotonic
 from typing import Any, TextIO
 
@@ -13,18 +14,24 @@ from app.model.masking import masked
 _QUIET_BELOW_WARNING = ("alembic", "httpx", "httpcore", "amqtt", "py4j", "transitions")
 
 
+_NO_FACTS: Mapping[str, object] = {}
+
+
 def is_for_people(style: str, stream: TextIO | None = None) -> bool:
     """Return whether the log in this style is for people, not for programs; see `configure_logging`."""
     return (sys.stderr if stream is None else stream).isatty() if style == "auto" else style == "console"
 
 
-def configure_logging(level: str = "info", style: str = "auto", stream: TextIO | None = None) -> None:
+def configure_logging(
+    level: str = "info", style: str = "auto", stream: TextIO | None = None, facts: Mapping[str, object] = _NO_FACTS
+) -> None:
     """Send records of structlog and the standard library to one stream (standard error), one record a line.
 
-    `style` is "json", "console" (for people) or "auto": console when the stream is a terminal.
+    `style` is "json", "console" (for people) or "auto": console when the stream is a terminal. Each line has `facts`.
     """
     to = sys.stderr if stream is None else stream
     shared: list[Any] = [
+        lambda _logger, _name, fields: {**facts, **fields},
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,

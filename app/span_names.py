@@ -7,7 +7,7 @@ Each phase of an attachment, and each delivery, is one span, however many physic
 such a span follows from the subject (`app.model.trace_context.span_id_of`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from secrets import token_hex
 from typing import Final, NamedTuple
 
@@ -27,6 +27,12 @@ MOST_LINKS: Final = 128
 SERVICE: Final = "attachment-gateway"
 """`service.name` of the gateway, unless the environment names it."""
 PIPELINE_SERVICE: Final = "attachment-gateway-pipeline"
+
+
+def process_attributes(instance: str, roles: Iterable[str]) -> dict[str, str]:
+    """Return the attributes of the resource that tell one process of the gateway from others."""
+    return {"service.instance.id": instance, "attachment_gateway.roles": ",".join(sorted(roles))}
+
 
 _SYSTEM: Final = "messaging.system"
 _DESTINATION: Final = "messaging.destination.name"

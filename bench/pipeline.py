@@ -42,7 +42,7 @@ from app.pipeline.run import batch, streaming
 from app.pipeline.run.segment_sources import register
 from app.pipeline.run.spark_steps import SparkSteps
 from app.ports import AttachmentFilter
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.gateway import Gateway
 from app.service.threads import collect_seldom
 from app.settings import Settings
@@ -261,7 +261,7 @@ def embedded(journal: Path, rounds: int) -> float:
         with TemporaryDirectory() as folder, closing(ArrowJournal(journal)) as opened:
             settings = Settings.model_validate({"data": Path(folder), "expiry": {"unfinished": "36500d"}})
             with closing(SqlCatalog(settings.catalog_url)) as catalog:
-                context = ServiceContext(
+                context = ReceiverContext(
                     settings=settings,
                     journal=opened,
                     catalog=catalog,

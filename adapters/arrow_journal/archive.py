@@ -5,7 +5,7 @@ segment is looked up when it is asked for. Segments must appear whole and in the
 copies one into a folder must give it another name until it is complete.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -34,7 +34,7 @@ from adapters.arrow_journal.segment_storage import BucketSegments, FolderSegment
 from adapters.disk import ReadFile
 from adapters.storage_places import bucket, local_folder
 from app.model.errors import DamagedError, GatewayError
-from app.model.message import PhysicalMessage
+from app.model.message import PhysicalMessage, Position
 from app.model.records import JournalIdentity
 from app.ports import OpenSegment, PlacedBodies, Segment, is_damaged
 
@@ -80,6 +80,10 @@ class ArrowArchive(PositionReader):
                 self._found[number] = state
                 self._forget(number)
         return super().segments()
+
+    def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
+        self.segments()
+        return super().replay(after)
 
     def open_segment(self) -> OpenSegment | None:
         folder = local_folder(self._arguments[0])

@@ -16,7 +16,7 @@
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -38,11 +38,10 @@ from app.model.message import (
     MAX_BATCHES_A_SEGMENT,
     MAX_ROWS_A_BATCH,
     MAX_SEGMENTS,
-    UNREADABLE,
     PhysicalMessage,
     Position,
 )
-from app.model.records import DAMAGED_MESSAGE, JournalIdentity
+from app.model.records import JournalIdentity
 from app.ports import Clock
 
 SEGMENT_BYTES = 256 << 20
@@ -104,7 +103,7 @@ class ArrowJournal(PositionReader):
         self._current = CurrentSegment(folder, self._identity, self._clock.now, segment_bytes, segment_age)
         self._end: Position | None = None
         self._stagings = Stagings()
-        super().__init__(self._segments, partial(open_segment, folder), Recent())
+        super().__init__(self._segments, partial(open_segment, folder), Recent(), self._clock.now)
 
     @staticmethod
     def begin(folder: Path, journal: JournalIdentity, following: int) -> None:
@@ -235,48 +234,6 @@ class ArrowJournal(PositionReader):
                 self._close_segments()
                 self._folder_lock.release()
                 self._identity.close()
-
-    def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
-        """Yield positions and messages after a position. Segments that are retired meanwhile are skipped."""
-        start = Position(0, 0, 0) if after is None else after._replace(row=after.row + 1)
-        durable = {
-            number: None if state.batches is None else len(state.batches)
-            for number, state in sorted(self._segments.copy().items())
-            if number >= start.segment
-        }
-        return self._replay(start, durable)
-
-    def _replay(
-        self, start: Position, durable: dict[int, int | None]
-    ) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
-        for number, known in durable.items():
-            first = start.batch if number == start.segment else 0
-            try:
-                segment = self._segment(number)
-                count = segment.batch_count()
-            except KeyError:
-                continue
-            except DamagedError as error:
-                yield self._lost(max(start, Position(number, 0, 0)), error)
-                continue
-            # Batches that are lost at the end of a segment come as one.
-            end = count + segment.state.open_ended if known is None else known
-            for batch in range(first, end):
-                position = Position(number, batch, 0)
-                try:
-                    messages = segment.messages(batch)
-                except DamagedError as error:
-                    if position >= start:
-                        yield self._lost(position, error)
-                    continue
-                row = start.row if start[:2] == position[:2] else 0
-                if row < len(messages):
-                    yield [position._replace(row=each) for each in range(row, len(messages))], messages[row:]
-
-    def _lost(self, position: Position, error: DamagedError) -> tuple[list[Position], list[PhysicalMessage]]:
-        """Return a lost batch as one unreadable message, whose source nobody knows."""
-        lost = PhysicalMessage("", UNREADABLE, received_at=self._clock.now())
-        return [position], [lost.unreadable(DAMAGED_MESSAGE, str(error))]
 
     def free_bytes(self) -> int:
         status = os.statvfs(self._folder)

@@ -2,9 +2,10 @@
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from threading import Lock
+from time import time_ns
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +16,9 @@ from adapters.arrow_journal.recent_batches import Recent
 from adapters.arrow_journal.segment_files import SegmentState
 from adapters.arrow_journal.segment_reader import OpenFile, SegmentFile, keep
 from adapters.arrow_journal.segment_verification import damages
-from app.model.message import PhysicalMessage, Position
-from app.model.records import Damage, Extent
+from app.model.errors import DamagedError
+from app.model.message import UNREADABLE, PhysicalMessage, Position
+from app.model.records import DAMAGED_MESSAGE, Damage, Extent
 from app.ports import JOURNAL_SCHEMA, Segment
 
 OPEN_SEGMENTS = 16
@@ -32,10 +34,17 @@ class PositionReader:
     from disk. The lock `_opening` guards `_opened`.
     """
 
-    def __init__(self, states: Mapping[int, SegmentState], open_file: OpenFile, recent: Recent) -> None:
+    def __init__(
+        self,
+        states: Mapping[int, SegmentState],
+        open_file: OpenFile,
+        recent: Recent,
+        now: Callable[[], int] = lambda: time_ns() // 1000,
+    ) -> None:
         self._states = states
         self._open_file = open_file
         self._recent = recent
+        self._now = now
         self._opened: OrderedDict[int, SegmentFile] = OrderedDict()
         self._opening = Lock()
 
@@ -64,6 +73,48 @@ class PositionReader:
         ends = np.asarray(head.layout.offsets, np.int64)
         columns = opened.columns(head).select([name for name in JOURNAL_SCHEMA.names if name != "body"])
         return columns.append_column("size", pa.array(np.diff(ends), pa.int64()))
+
+    def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
+        """Yield positions and messages after a position. Segments that are retired meanwhile are skipped."""
+        start = Position(0, 0, 0) if after is None else after._replace(row=after.row + 1)
+        durable = {
+            number: None if state.batches is None else len(state.batches)
+            for number, state in sorted(dict(self._states).items())
+            if number >= start.segment
+        }
+        return self._replay(start, durable)
+
+    def _replay(
+        self, start: Position, durable: dict[int, int | None]
+    ) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
+        for number, known in durable.items():
+            first = start.batch if number == start.segment else 0
+            try:
+                segment = self._segment(number)
+                count = segment.batch_count()
+            except KeyError:
+                continue
+            except DamagedError as error:
+                yield self._lost(max(start, Position(number, 0, 0)), error)
+                continue
+            # Batches that are lost at the end of a segment come as one.
+            end = count + segment.state.open_ended if known is None else known
+            for batch in range(first, end):
+                position = Position(number, batch, 0)
+                try:
+                    messages = segment.messages(batch)
+                except DamagedError as error:
+                    if position >= start:
+                        yield self._lost(position, error)
+                    continue
+                row = start.row if start[:2] == position[:2] else 0
+                if row < len(messages):
+                    yield [position._replace(row=each) for each in range(row, len(messages))], messages[row:]
+
+    def _lost(self, position: Position, error: DamagedError) -> tuple[list[Position], list[PhysicalMessage]]:
+        """Return a lost batch as one unreadable message, whose source nobody knows."""
+        lost = PhysicalMessage("", UNREADABLE, received_at=self._now())
+        return [position], [lost.unreadable(DAMAGED_MESSAGE, str(error))]
 
     def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
         return self._views(self._bodies(positions))

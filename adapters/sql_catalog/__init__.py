@@ -8,6 +8,7 @@ from adapters.sql_catalog.parts.events import EventsPart
 from adapters.sql_catalog.parts.finishing import FinishingPart
 from adapters.sql_catalog.parts.journal_references import JournalReferencesPart
 from adapters.sql_catalog.parts.keys import KeysPart
+from adapters.sql_catalog.parts.leases import LeasesPart
 from adapters.sql_catalog.parts.listing import ListingPart
 from adapters.sql_catalog.parts.maintenance import Maintenance
 from adapters.sql_catalog.parts.ownership import OwnershipPart
@@ -29,6 +30,7 @@ class SqlCatalog(
     DeliveriesPart,
     EventsPart,
     KeysPart,
+    LeasesPart,
     RetentionPart,
     OwnershipPart,
 ):

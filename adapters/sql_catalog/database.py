@@ -26,6 +26,7 @@ A gateway that has bound its journal to the catalog checks with every write that
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -195,6 +196,17 @@ class Database:
         ):
             self.admit(connection)
             yield connection
+
+    def also_requiring(self, require: Callable[[Connection], None]) -> "Database":
+        """Return this database, with the same connections, for writes that `require` admits as well."""
+        view = copy(self)
+
+        def admit(connection: Connection) -> None:
+            self.admit(connection)
+            require(connection)
+
+        view.admit = admit
+        return view
 
     def end_idle_transactions(self) -> None:
         """Have the database end the transactions of this process that stand still for five seconds.

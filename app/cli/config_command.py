@@ -27,6 +27,8 @@ Config = Annotated[
 ]
 
 
+_NOTHING: Mapping[str, Any] = {}
+
 config = typer.Typer(no_args_is_help=True, help="Check and show the configuration.")
 
 
@@ -62,10 +64,10 @@ def show(path: Config = None) -> None:
     typer.echo(json.dumps(effective(read(path)), indent=2, ensure_ascii=False))
 
 
-def read(path: Path | None, *, transports: bool = True) -> Settings:
+def read(path: Path | None, given: Mapping[str, Any] = _NOTHING, *, transports: bool = True) -> Settings:
     """Return the settings, as `app.settings.load`; all their errors become one Failure."""
     try:
-        return load(path, transports=transports)
+        return load(path, transports=transports, given=given)
     except SettingsError as error:
         count = len(error.problems)
         why = "\n".join(f"  {problem}" for problem in error.problems)
@@ -76,6 +78,7 @@ def read(path: Path | None, *, transports: bool = True) -> Settings:
 def effective(settings: Settings) -> dict[str, Any]:
     """Return the effective settings in the form of the file, without passwords."""
     values: dict[str, Any] = settings.model_dump(mode="json", exclude_none=True)
+    values["roles"] = sorted(values["roles"])
     values["journal"]["folder"] = str(settings.journal_folder)
     values["catalog"]["url"] = settings.catalog_url
     values["content"]["url"] = settings.content_url

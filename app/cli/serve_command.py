@@ -4,8 +4,9 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib.metadata import version
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.markup import escape
 
 from app.cli.config_command import Config, read
@@ -13,7 +14,8 @@ from app.cli.terminal import Failure, err
 from app.model.errors import GatewayError
 from app.observe import configure_logging, is_for_people, logger
 from app.plugins import PluginError
-from app.settings import Http, Settings
+from app.service.instance import new_instance
+from app.settings import Http, Role, Settings
 
 _EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - compared, not bound
 
@@ -28,16 +30,24 @@ _ACCESS = {
 log = logger(__name__)
 
 
-def serve(path: Config = None) -> None:
-    """Run the gateway until Ctrl-C or a signal ends it."""
+def serve(
+    path: Config = None,
+    roles: Annotated[
+        list[Role] | None,
+        typer.Option("--role", help="What this process does; may be given several times. Default: as configured, all."),
+    ] = None,
+) -> None:
+    """Run the gateway, or the part of it that these roles are, until Ctrl-C or a signal ends it."""
     # Arrow reads this once, when it is loaded. Its own pool keeps freed memory, and is no faster here.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    settings = read(path)
-    configure_logging(settings.log.level, settings.log.format)
+    settings = read(path, {"roles": roles} if roles else {})
+    instance = new_instance()
+    facts = {"roles": ",".join(sorted(settings.roles)), "instance": instance} if settings.is_divided else {}
+    configure_logging(settings.log.level, settings.log.format, facts=facts)
     from app.main import serve as run  # noqa: PLC0415 - a second of imports that no other command should wait for
 
     try:
-        run(settings, partial(_announce, settings))
+        run(settings, instance, partial(_announce, settings))
     except (PluginError, GatewayError, OSError) as error:
         raise Failure(str(error)) from error
 
@@ -67,6 +77,8 @@ def summary(settings: Settings, has_keys: bool) -> Iterator[tuple[str, str]]:
     http = settings.http
     everywhere = ", at every address of this machine" if http.host in _EVERYWHERE else ""
     yield "gateway", f"[bold]{url_of(http)}[/]{everywhere}  (version {version('attachment-gateway')})"
+    if settings.is_divided:
+        yield "roles", ", ".join(sorted(settings.roles))
     yield "data", escape(str(settings.data.absolute()))
     yield "sources", _endpoints_text(settings.sources, "none: nothing is received")
     yield "destinations", _endpoints_text(settings.destinations, "none: nothing can be sent")

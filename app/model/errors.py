@@ -51,6 +51,10 @@ class StoreFull(GatewayError):
     """The content store has no space left. Its objects are safe."""
 
 
+class NotArchived(GatewayError):
+    """Bytes are in a segment of the journal that only the process which receives can read yet."""
+
+
 class DamagedError(GatewayError):
     """Bytes on disk are damaged or cannot be read: the places `damage` of the journal, or the object `name` of the
     content store."""
@@ -75,6 +79,10 @@ class LimitExceeded(Exception):
 
 class CatalogError(GatewayError):
     """The catalog cannot be read or written."""
+
+
+class LeaseLost(CatalogError):
+    """Another process holds the lease under which this one writes: it must stop what the lease allows."""
 
 
 class CatalogTaken(CatalogError):

@@ -19,7 +19,8 @@ class WebhookRecord:
     """The progress of a webhook. Times are microseconds since 1970-01-01 UTC.
 
     All events up to the number `position` were delivered, left out or given up. `attempts` have failed one after the
-    other since `failing_since`, the last one for `reason`; none will be made before `next_attempt_at`.
+    other since `failing_since`, the last one for `reason`; none will be made before `next_attempt_at`. `changes` is how
+    often a client has changed the record, `requeues` how often one has queued dead letters.
     """
 
     name: str
@@ -30,6 +31,8 @@ class WebhookRecord:
     next_attempt_at: int = 0
     reason: str | None = None
     updated_at: int = 0
+    changes: int = 0
+    requeues: int = 0
 
 
 class DeadLetter(NamedTuple):

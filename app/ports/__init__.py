@@ -8,6 +8,7 @@ from app.ports.catalog.assembly import JournalReferences
 from app.ports.catalog.database import CatalogDatabase
 from app.ports.catalog.deliveries import IdempotencyConflict
 from app.ports.catalog.keys import KeyCatalog
+from app.ports.catalog.leases import HeldLease, LeaseState
 from app.ports.catalog.listing import (
     NEWEST_FIRST,
     AttachmentFilter,
@@ -32,6 +33,7 @@ from app.ports.journal import (
     OpenSegment,
     PlacedBodies,
     Prepared,
+    ReplayReader,
     Segment,
     is_damaged,
     messages_of,
@@ -54,6 +56,7 @@ __all__ = [
     "ContentStore",
     "ContentStorePlugin",
     "DeliveryProgress",
+    "HeldLease",
     "IcebergPlugin",
     "IcebergTables",
     "IdempotencyConflict",
@@ -65,6 +68,7 @@ __all__ = [
     "JournalReader",
     "JournalReferences",
     "KeyCatalog",
+    "LeaseState",
     "ListingCatalog",
     "ObjectWriter",
     "OpenSegment",
@@ -76,6 +80,7 @@ __all__ = [
     "QuarantineGroup",
     "QuarantineGroups",
     "Receiver",
+    "ReplayReader",
     "Segment",
     "SendFailed",
     "Sender",

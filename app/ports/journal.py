@@ -111,7 +111,19 @@ class JournalReader(Protocol):
         """Return all segments, by number."""
 
 
-class JournalArchive(JournalReader, Protocol):
+class ReplayReader(JournalReader, Protocol):
+    """Read access that also follows the journal's order."""
+
+    def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
+        """Return, batch by batch and in order, everything after a position (None: everything) that was durable when
+        this was called; of an archive, everything in it.
+
+        A message whose body is damaged comes without it, as `unreadable("damaged-message", why)`. A lost batch comes as
+        one such message without a source, in its first row. Never raises DamagedError.
+        """
+
+
+class JournalArchive(ReplayReader, Protocol):
     """Sealed segments in a folder or an object store. Many processes may read an archive while the journal writes it.
     Segments that appear after opening are found when they are requested."""
 
@@ -137,7 +149,7 @@ class JournalArchive(JournalReader, Protocol):
         """
 
 
-class Journal(JournalReader, Protocol):
+class Journal(ReplayReader, Protocol):
     """Every physical message as received, in order. One writer."""
 
     def identity(self) -> JournalIdentity:
@@ -165,14 +177,6 @@ class Journal(JournalReader, Protocol):
         Raises JournalFull if there was no space; nothing was written then, and the same call may be repeated later.
         Raises JournalTaken if another process has opened the journal with a later epoch: the messages may be lost, and
         must not be acknowledged.
-        """
-
-    def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
-        """Return, batch by batch and in order, everything after a position (None: everything) that was durable when
-        this was called.
-
-        A message whose body is damaged comes without it, as `unreadable("damaged-message", why)`. A lost batch comes as
-        one such message without a source, in its first row. Never raises DamagedError.
         """
 
     def seal(self, before: int | None = None) -> None:

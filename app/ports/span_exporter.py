@@ -42,5 +42,6 @@ class SpanExporter(Protocol):
 class SpanExporterPlugin(Protocol):
     """Makes an exporter."""
 
-    def __call__(self, service: str, version: str) -> SpanExporter:
-        """Return an exporter for a service of this name, unless the environment names it. Raises GatewayError."""
+    def __call__(self, service: str, version: str, process: Mapping[str, str] = ...) -> SpanExporter:
+        """Return an exporter for a service of this name, unless the environment names it. `process` are attributes of
+        the resource that tell this process from others of the service. Raises GatewayError."""

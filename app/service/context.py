@@ -11,7 +11,7 @@ from app.codecs.ibm_mq.encodings import in_charset
 from app.metrics import Metrics
 from app.model.evidence import OnDoubt
 from app.model.message import PhysicalMessage
-from app.ports import Catalog, Clock, ContentStore, Journal, JournalReader
+from app.ports import Catalog, Clock, ContentStore, Journal, JournalArchive, JournalReader, ReplayReader
 from app.service.events.event_spans import Traces
 from app.service.instance import new_instance
 from app.service.threads import Notifier
@@ -84,9 +84,11 @@ class Stores:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceContext(Stores):
     """The settings, the adapters of the storing ports, the notifier for everybody who waits for events, the parts that
-    came again, traces, and the name of this process."""
+    came again, traces, and the name of this process.
 
-    journal: Journal
+    The journal can only be read: it is an archive, unless this process receives."""
+
+    journal: ReplayReader
     catalog: Catalog
     clock: Clock
     metrics: Metrics
@@ -94,6 +96,20 @@ class ServiceContext(Stores):
     repeated: RepeatedParts = field(default_factory=RepeatedParts)
     traces: Traces = field(default_factory=lambda: Traces(Settings()))
     instance: str = field(default_factory=new_instance)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiverContext(ServiceContext):
+    """The context of what receives: the journal is its own, and it is the one that writes it."""
+
+    journal: Journal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveContext(ServiceContext):
+    """The context of a process that does not receive: it reads what the one that does has archived."""
+
+    journal: JournalArchive
 
 
 Change = Callable[[], Iterable[Key]]

@@ -16,7 +16,6 @@ slow stage holds back the stages before it, and in the end the broker.
 3. The writing thread then puts the batch into the queue of assembly, which notes the parts of attachments. A checkpoint
    goes to the catalog every 0.25 s, or when nothing waits. It finishes the attachments that were read as they came.
 4. It passes other complete attachments to finishing, which reads their content from the journal.
-5. After `content.settle_after`, content that is still in the journal is copied to the content store.
 
 What waits behind the journal is not lost in a crash: `recover` finds it in journal and catalog. A job on Spark may take
 the place of assembly and finishing (`app.service.assembling.assembly_hosts.Landing`).
@@ -33,9 +32,7 @@ from app.ports import Receiver
 from app.service.assembling.assembler import Assembler
 from app.service.assembling.assembly_hosts import STOP_SECONDS, AssemblyHost, Landing
 from app.service.assembling.assembly_queue import AssemblyQueue, QueuedAssembly
-from app.service.content.content_damage import Damages
-from app.service.content.settling import Settler
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.finishing.finisher import Finisher
 from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.receiving.backlog import Backlog
@@ -43,22 +40,20 @@ from app.service.receiving.intake import SharedIntake
 from app.service.receiving.journal_writer import JournalWriter
 from app.service.receiving.resumed_numbering import resume_numbering
 from app.service.retention.receiving_time import ReceivingTime
-from app.service.threads import Worker, repeat
+from app.service.threads import Worker
 
-SETTLE_SECONDS = 1.0
 HAND_OVER_SECONDS, POLL_SECONDS = 5.0, 0.1
 
 log = logger(__name__)
 
 
 class Stream:
-    """All stages from the receivers to settled content. `sent_again` gets finished attachments that came again."""
+    """All stages from the receivers to finished content. `sent_again` gets finished attachments that came again."""
 
     def __init__(
         self,
-        context: ServiceContext,
+        context: ReceiverContext,
         receivers: Mapping[str, Receiver],
-        damages: Damages,
         sent_again: Callable[[CompleteAttachment], object],
         stop: Event,
     ) -> None:
@@ -70,15 +65,13 @@ class Stream:
             Landing(context) if context.settings.assembler == "spark" else Embedded(context, sent_again)
         )
         writer = JournalWriter(context, self.backlog, self.assembly.put)
-        self.settler = Settler(context, damages, stop)
 
         def receive(name: str, receiver: Receiver) -> None:
             receiver.run(self.times.intake(name, self.intake), stop)
 
         self._receiving = [Worker(f"receive {name}", partial(receive, name, each)) for name, each in receivers.items()]
         self._writing = [Worker(name, writer.run) for name in ("journal", "journal ahead")]
-        self._settling = Worker("settle", lambda: repeat(SETTLE_SECONDS, stop, self.settler.settle))
-        self.workers = [*self._writing, *self.assembly.workers, self._settling, *self._receiving]
+        self.workers = [*self._writing, *self.assembly.workers, *self._receiving]
 
     def recover(self) -> None:
         """Do the work that an earlier process left. Call it before `start`."""
@@ -109,7 +102,6 @@ class Stream:
                 "messages_not_taken", messages=lost, reason=why, effect="brokers that keep messages send them again"
             )
         self.assembly.stop()
-        self._settling.join(STOP_SECONDS)
 
     def check(self) -> dict[str, Any]:
         """Return the state of the journal for the health report."""
@@ -119,7 +111,7 @@ class Stream:
 class Embedded:
     """Assembly and finishing in threads of this process, as `AssemblyHost`."""
 
-    def __init__(self, context: ServiceContext, sent_again: Callable[[CompleteAttachment], object]) -> None:
+    def __init__(self, context: ReceiverContext, sent_again: Callable[[CompleteAttachment], object]) -> None:
         self._queue = AssemblyQueue()
         self.put, self.between = self._queue.put, self._queue.between
         self._finisher = Finisher(context, self.between)

@@ -59,6 +59,16 @@ def repeat(every: float, stop: Event, work: Callable[[], None]) -> None:
             fault.worked()
 
 
+def periodic(stop: Event) -> Callable[[float, str, Callable[[], None]], Worker]:
+    """Return a function that makes workers, each of a number of seconds, a name, and the work that it repeats until
+    `stop` is set."""
+
+    def every(seconds: float, name: str, work: Callable[[], None]) -> Worker:
+        return Worker(name, lambda: repeat(seconds, stop, work))
+
+    return every
+
+
 def together(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """Return the result of `work` for each item, in their order, from several threads.
 

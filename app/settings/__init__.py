@@ -9,10 +9,11 @@ from app.settings.configuration import ENVIRONMENT_PREFIX, Log, Settings, Standb
 from app.settings.http import Audit, Http, Oidc
 from app.settings.limits import ExpirySettings, Limits, RetentionSettings, Scrub
 from app.settings.loading import SettingsError, SettingsProblem, load
+from app.settings.roles import ALL_ROLES, Role
 from app.settings.section import Section
 from app.settings.setting_types import DialectName, Digest, Duration, FramingName, LineEnd, Name, microseconds
 from app.settings.storage import (
-    SEGMENTS_FOR_SPARK,
+    SEGMENTS_FOR_OTHERS,
     CatalogSettings,
     ContentSettings,
     Expectation,
@@ -24,8 +25,9 @@ from app.settings.transports import Destination, Endpoint, Source
 from app.settings.webhooks import Webhook
 
 __all__ = [
+    "ALL_ROLES",
     "ENVIRONMENT_PREFIX",
-    "SEGMENTS_FOR_SPARK",
+    "SEGMENTS_FOR_OTHERS",
     "Audit",
     "CatalogSettings",
     "ContentSettings",
@@ -46,6 +48,7 @@ __all__ = [
     "Oidc",
     "PipelineSettings",
     "RetentionSettings",
+    "Role",
     "Scrub",
     "Section",
     "Settings",

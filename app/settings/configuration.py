@@ -1,6 +1,6 @@
 """The whole configuration: all sections together, with standby gateways, traces, texts and the log."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -11,10 +11,11 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from app.model.validation import KUBERNETES_NAME, KUBERNETES_NAMESPACE, WEB_URL
 from app.settings.http import Audit, Http, Oidc
 from app.settings.limits import ExpirySettings, Limits, RetentionSettings, Scrub
+from app.settings.roles import ALL_ROLES, Role
 from app.settings.section import Section
 from app.settings.setting_types import Duration, LineEnd, Name
 from app.settings.storage import (
-    SEGMENTS_FOR_SPARK,
+    SEGMENTS_FOR_OTHERS,
     CatalogSettings,
     ContentSettings,
     JournalSettings,
@@ -89,13 +90,15 @@ class Log(Section):
 class Settings(BaseSettings):
     """The whole configuration. The constructor reads only what it is given: `load` adds file and environment.
 
-    `assembler` chooses what assembles attachments: this process, or a Spark job that reads the journal."""
+    `roles` says what this process does; the others are done by other processes, with the same settings otherwise.
+    `assembler` chooses what assembles attachments: the process that receives, or a Spark job that reads the journal."""
 
     model_config = SettingsConfigDict(
         env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True, hide_input_in_errors=True
     )
 
     data: Path = Path("var")
+    roles: frozenset[Role] = ALL_ROLES
     assembler: Literal["embedded", "spark"] = "embedded"
     http: Http = Http()
     oidc: Oidc | None = None
@@ -132,17 +135,51 @@ class Settings(BaseSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _seal_for_spark(cls, given: dict[str, Any]) -> dict[str, Any]:
-        journal = given.get("journal", {})
-        if given.get("assembler") != "spark" or not isinstance(journal, Mapping):
+    def _seal_early(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Where other processes read the journal, which see only sealed segments, seal them early."""
+        journal, roles = given.get("journal", {}), given.get("roles", ALL_ROLES)
+        is_divided = isinstance(roles, Collection) and {str(role) for role in roles} != ALL_ROLES
+        if not (is_divided or given.get("assembler") == "spark") or not isinstance(journal, Mapping):
             return given
-        return given | {"journal": SEGMENTS_FOR_SPARK | dict(journal)}
+        return given | {"journal": SEGMENTS_FOR_OTHERS | dict(journal)}
 
     @model_validator(mode="after")
     def _is_shared(self) -> Self:
-        if self.standby is not None and not self.catalog_url.startswith("postgresql"):
+        if self.standby is not None and not self.is_catalog_shared:
             raise ValueError("standby needs catalog.url of a PostgreSQL: gateways on several machines share no SQLite")
         return self
+
+    @model_validator(mode="after")
+    def _is_divided(self) -> Self:
+        if not self.roles:
+            raise ValueError(f"roles must name at least one of {', '.join(Role)}")
+        if self.standby is not None and Role.RECEIVE not in self.roles:
+            raise ValueError("standby needs the role receive: processes with other roles run side by side")
+        if self.is_divided and not self.is_catalog_shared and self.roles != {Role.SERVE}:
+            raise ValueError(
+                f"roles {', '.join(sorted(self.roles))} need catalog.url of a PostgreSQL, which processes with other "
+                "roles use, too; only serve alone may read a catalog in a file, which no other process writes"
+            )
+        if self.is_divided and self.is_catalog_shared:
+            needed = {"content.url": self.content.url, "journal.archive_url": self.journal.archive_url}
+            if self.assembler == "spark":
+                needed["tables.url"] = self.tables.url
+            if missing := [name for name, value in needed.items() if value is None]:
+                raise ValueError(
+                    f"roles {', '.join(sorted(self.roles))} need {' and '.join(missing)}: places that all processes "
+                    "reach, an object store or a folder that they share"
+                )
+        return self
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether other processes have roles that this one has not."""
+        return self.roles != ALL_ROLES
+
+    @property
+    def is_catalog_shared(self) -> bool:
+        """Whether several processes may use the catalog."""
+        return self.catalog_url.startswith("postgresql")
 
     @property
     def journal_folder(self) -> Path:

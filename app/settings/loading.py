@@ -19,6 +19,7 @@ _ADDED = re.compile(r"\[key\]|[a-z]+(-[a-z]+)+\[.*\]")
 """Steps of a location that pydantic adds."""
 _WANTING = ("missing", "too_short")
 """Types of errors of missing values."""
+_NOTHING: Mapping[str, Any] = {}
 _OF_THE_COMMAND_LINE = {"CONFIG", "URL", "TOKEN"}
 
 
@@ -41,8 +42,8 @@ class SettingsError(Exception):
         self.problems = problems
 
 
-def load(path: Path | None = None, *, transports: bool = True) -> Settings:
-    """Return the settings of a file (without one: the defaults) and the environment.
+def load(path: Path | None = None, *, transports: bool = True, given: Mapping[str, Any] = _NOTHING) -> Settings:
+    """Return the settings of a file (without one: the defaults) and the environment; `given` wins over both.
 
     Without `transports`, the keys of transports are ignored: a job that only assembles needs neither their client
     libraries nor their secrets. Raises SettingsError with all problems.
@@ -61,11 +62,11 @@ def load(path: Path | None = None, *, transports: bool = True) -> Settings:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError([SettingsProblem(str(path), f"is not TOML: {error}")]) from error
     try:
-        given = _merged(table, EnvSettingsSource(Settings)())
+        merged = _merged(_merged(table, EnvSettingsSource(Settings)()), given)
     except ValueError as error:
         raise SettingsError([*problems, SettingsProblem("environment", str(error))]) from error
     with validating_transports(enabled=transports):
-        settings, wrong = _validated(given)
+        settings, wrong = _validated(merged)
     if settings is None or problems or wrong:
         raise SettingsError(problems + wrong)
     return settings

@@ -46,8 +46,9 @@ class Expectation(Section):
         return self
 
 
-SEGMENTS_FOR_SPARK = {"segment_bytes": ByteSize(64 << 20), "segment_age": timedelta(seconds=5)}
-"""Defaults of the journal where Spark assembles. Spark sees only sealed segments, so they are sealed early."""
+SEGMENTS_FOR_OTHERS = {"segment_bytes": ByteSize(64 << 20), "segment_age": timedelta(seconds=5)}
+"""Defaults of the journal where others read it: Spark, or processes that do not receive. They see only sealed segments,
+so these are sealed early."""
 
 
 class JournalSettings(Section):

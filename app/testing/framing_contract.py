@@ -39,7 +39,7 @@ from app.pipeline.run import batch
 from app.pipeline.run.spark_steps import SparkSteps
 from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.finishing.finisher import Finisher
 from app.service.finishing.stored_parts import CompleteAttachment, missing_ranges
 from app.service.sending.delivery_creation import count_messages
@@ -76,14 +76,14 @@ class FramingContract:
         return FramingOptions(32_000, "big-4-excluded-packed", 1208, 273, framing=self.framing.traits.name)
 
     def delivery(
-        self, context: ServiceContext, files: Sequence[tuple[AttachmentKind, str, bytes]] = SMALL
+        self, context: ReceiverContext, files: Sequence[tuple[AttachmentKind, str, bytes]] = SMALL
     ) -> DeliveryRecord:
         """Store files to send, and what belongs to them as far as the framing carries it."""
         carried = [each for each in files if each[0] in self.framing.kinds]
         made = delivery(context, carried)
         return made if self.framing.application_message else replace(made, application_body=None)
 
-    def written(self, context: ServiceContext, **options: Any) -> list[PhysicalMessage]:
+    def written(self, context: ReceiverContext, **options: Any) -> list[PhysicalMessage]:
         made = self.options._replace(**options)
         sent = Framer(made, context.store).frame(self.delivery(context))
         return [each._replace(body=bytes(each.body), received_at=1 + at) for at, each in enumerate(sent)]
@@ -325,7 +325,7 @@ class FramingContract:
         """Return what is reported missing where this part (0 is the first) has not come."""
         return part + 1
 
-    def check(self, context: ServiceContext, found: Iterable[AttachmentRecord]) -> None:
+    def check(self, context: ReceiverContext, found: Iterable[AttachmentRecord]) -> None:
         """Assert that all that was sent is finished, byte for byte."""
         sent = {name: (kind, content) for kind, name, content in SMALL if kind in self.framing.kinds}
         by_name = {record.qualifier_2: record for record in found}
@@ -394,7 +394,7 @@ def damaged(message: PhysicalMessage, random: Random) -> PhysicalMessage:
     )
 
 
-def receive(context: ServiceContext, slices: Iterable[Sequence[PhysicalMessage]]) -> None:
+def receive(context: ReceiverContext, slices: Iterable[Sequence[PhysicalMessage]]) -> None:
     """Run the stages of a new process for each slice, one after the other in this thread."""
     for some in slices:
         complete: dict[str, CompleteAttachment | None] = {}
@@ -404,7 +404,7 @@ def receive(context: ServiceContext, slices: Iterable[Sequence[PhysicalMessage]]
         Finisher(context).finish(complete)
 
 
-def records(context: ServiceContext) -> list[AttachmentRecord]:
+def records(context: ReceiverContext) -> list[AttachmentRecord]:
     return list(context.catalog.attachments(AttachmentFilter(), None, 1000).items)
 
 

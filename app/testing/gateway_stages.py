@@ -10,7 +10,7 @@ from typing import Any
 
 from app import plugins
 from app.metrics import Metrics
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.receiving.ownership import assembled
 from app.settings import Settings
 
@@ -41,8 +41,8 @@ class ManualClock:
 @contextmanager
 def service_context(
     folder: Path, clock: ManualClock | None = None, *, segment_bytes: int = 1 << 20, **settings: Any
-) -> Iterator[ServiceContext]:
-    """Return a ServiceContext on real adapters; `settings` are tables of the configuration."""
+) -> Iterator[ReceiverContext]:
+    """Return a ReceiverContext on real adapters; `settings` are tables of the configuration."""
     clock = clock or ManualClock()
     catalog = plugins.catalog()(migrated(folder / "catalog.sqlite"))
     journal = plugins.journal()(
@@ -54,7 +54,7 @@ def service_context(
     )
     store = plugins.content_store()(folder / "content")
     try:
-        yield ServiceContext(
+        yield ReceiverContext(
             settings=Settings(data=folder, **settings),
             journal=journal,
             catalog=catalog,

@@ -17,7 +17,7 @@ from app.model.records import AttachmentRecord, QuarantineRecord
 from app.ports import AttachmentFilter, Catalog, ContentStore, Journal, Page
 from app.service.content.settling import Settler
 from app.service.content.stored_content import open_content
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.finishing.stored_parts import missing_ranges
 from app.service.gateway import Gateway
 from app.settings import Settings
@@ -57,7 +57,7 @@ def by_the_gateway(folder: Path, journal: Path) -> HostResults:
     chosen = settings(folder)
     store = plugins.content_store()(chosen.content_url)
     with closing(plugins.journal()(journal)) as opened, closing(plugins.catalog()(chosen.catalog_url)) as catalog:
-        context = ServiceContext(
+        context = ReceiverContext(
             settings=chosen, journal=opened, catalog=catalog, store=store, clock=SystemClock(), metrics=Metrics()
         )
         gateway = Gateway(context, {}, {})

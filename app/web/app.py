@@ -19,7 +19,7 @@ from app.service.access.signed_links import Links
 from app.service.access.token_buckets import Rates
 from app.service.conversion import Conversions
 from app.service.gateway import Gateway
-from app.settings import Oidc, Settings
+from app.settings import Oidc, Role, Settings
 from app.web import problems
 from app.web.access.audit_trail import AuditMiddleware
 from app.web.access.operations import OPERATIONS
@@ -32,6 +32,7 @@ from app.web.http.methods import HeadMiddleware
 from app.web.middleware import problem_handlers
 from app.web.middleware.browsers import NOT_OF_FORMS, BrowserMiddleware
 from app.web.middleware.request_metrics import MeasuringMiddleware
+from app.web.middleware.roles import OtherRoleMiddleware
 from app.web.resources import (
     access,
     archives,
@@ -53,6 +54,7 @@ from app.web.resources import (
 from app.web.resources.attachments import arrival, data_sets
 from app.web.resources.attachments import content as attachment_content
 from app.web.resources.attachments import endpoints as attachments
+from app.web.resources.health import METRICS_PATH
 from app.web.resources.messages import draft_schemas
 from app.web.resources.messages import endpoints as messages
 from app.web.resources.quarantine import endpoints as quarantine
@@ -63,6 +65,7 @@ from app.web.responses import disconnection
 from app.web.responses.event_feed import Feed
 from app.web.server.deadline import DeadlineMiddleware
 from app.web.server.fair_queue import FairQueueMiddleware
+from app.web.server.standby_app import HEALTH_PATHS
 from app.web.server.thread_pools import Pools
 
 OIDC_SCHEME = "OpenIdConnect"
@@ -148,7 +151,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.pools = Pools(gateway.settings.limits)
         app.state.conversions = Conversions(gateway.settings.limits)
-        warming = asyncio.get_running_loop().call_later(WARM_AFTER_SECONDS, app.state.conversions.warm)
+        warming = asyncio.get_running_loop().call_later(WARM_AFTER_SECONDS, warm)
         async with Feed(gateway).running() as feed:
             app.state.feed = feed
             yield
@@ -159,6 +162,12 @@ def create_app(gateway: Gateway) -> FastAPI:
         await run_in_threadpool(authenticator.keys.save_uses)
         repeats.flush()
         await run_in_threadpool(audit.close)
+
+    is_serving = Role.SERVE in gateway.settings.roles
+
+    def warm() -> None:
+        if is_serving:
+            app.state.conversions.warm()
 
     authenticator = Authenticator(gateway.settings.http, gateway.settings.oidc, gateway.catalog, gateway.clock)
     audit = AuditLog(gateway.settings.audit_folder, FILE_BYTES, gateway.settings.audit.files)
@@ -182,8 +191,12 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.receivers = Receivers()
     app.state.captures = 0
     _add_middleware(app, gateway, audit, repeats)
-    _add_routes(app, gateway.settings)
-    documentation.install(app)
+    if is_serving:
+        _add_routes(app, gateway.settings)
+        documentation.install(app)
+    else:
+        app.add_middleware(OtherRoleMiddleware, paths=(*HEALTH_PATHS, METRICS_PATH), roles=gateway.settings.roles)
+        app.include_router(health.router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     _require_operations(app)
     return app

@@ -20,7 +20,7 @@ from app.model.records import (
     QuarantineRecord,
 )
 from app.ports import AttachmentFilter, Intake
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.gateway import Gateway
 from app.testing.gateway_stages import service_context
 from app.testing.waiting import until
@@ -62,7 +62,7 @@ class Feed(Broker):
 
 
 @contextmanager
-def receiving(folder: Path, *sendings: Sending, **settings: Any) -> Iterator[tuple[ServiceContext, Gateway]]:
+def receiving(folder: Path, *sendings: Sending, **settings: Any) -> Iterator[tuple[ReceiverContext, Gateway]]:
     """A gateway that has received what was sent, from one source with these settings."""
     (framing,) = {each.framing for each in sendings}
     source = {"transport": "memory", "queue": "q", "framing": framing, **settings}
@@ -79,21 +79,21 @@ def receiving(folder: Path, *sendings: Sending, **settings: Any) -> Iterator[tup
             gateway.stop()
 
 
-def _is_assembled(context: ServiceContext) -> bool:
+def _is_assembled(context: ReceiverContext) -> bool:
     end, progress = context.journal.end(), context.catalog.progress()
     return end is not None and progress == end.pack() and not context.catalog.complete_attachments(1)
 
 
-def only(context: ServiceContext) -> AttachmentRecord:
+def only(context: ReceiverContext) -> AttachmentRecord:
     (record,) = context.catalog.attachments(AttachmentFilter(), None, 10).items
     return record
 
 
-def events(context: ServiceContext, *types: str) -> Sequence[EventRecord]:
+def events(context: ReceiverContext, *types: str) -> Sequence[EventRecord]:
     return [event for event in context.catalog.events_after(0, 1000) if event.type in types]
 
 
-def entries(context: ServiceContext) -> Sequence[QuarantineRecord]:
+def entries(context: ReceiverContext) -> Sequence[QuarantineRecord]:
     return context.catalog.quarantined(None, None, None, 10).items
 
 

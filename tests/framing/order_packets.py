@@ -31,7 +31,7 @@ from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, FramingOptions
 from app.service.content.stored_content import object_name, opened
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.sending.framer import Framer
 from app.testing.framing_contract import records
 from app.testing.outgoing_files import SOURCE, delivery
@@ -76,7 +76,7 @@ def options(body_limit: int = 32_000, encoding: int = 273) -> FramingOptions:
 
 
 def written(
-    context: ServiceContext, contents: list[tuple[AttachmentKind, str, bytes]], how: FramingOptions | None = None
+    context: ReceiverContext, contents: list[tuple[AttachmentKind, str, bytes]], how: FramingOptions | None = None
 ) -> list[PhysicalMessage]:
     made: DeliveryRecord = replace(delivery(context, contents), application_body=None)
     sent = Framer(how or options(), context.store).frame(made)
@@ -88,7 +88,7 @@ def bare(sent: Sequence[PhysicalMessage]) -> list[PhysicalMessage]:
     return [PhysicalMessage(SOURCE, "order_packet", body=each.body, received_at=each.received_at) for each in sent]
 
 
-def stored(context: ServiceContext, name: str) -> pa.Table:
+def stored(context: ReceiverContext, name: str) -> pa.Table:
     (record,) = [each for each in records(context) if each.qualifier_2 == name]
     assert (record.state, record.reason) == (AttachmentState.FINISHED, None)
     with opened(context.store, object_name(record.id)) as file:

@@ -8,13 +8,13 @@ import pytest
 from adapters.object_store import ObjectStore
 from app.model.message import PhysicalMessage
 from app.model.records import JournalIdentity
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.receiving.archiver import Archiver
 from app.testing.gateway_stages import service_context
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> Iterator[ServiceContext]:
+def context(tmp_path: Path) -> Iterator[ReceiverContext]:
     with service_context(tmp_path) as made:
         yield made
 
@@ -24,12 +24,12 @@ def archive(tmp_path: Path) -> ObjectStore:
     return ObjectStore(tmp_path / "archive")
 
 
-def seal(context: ServiceContext) -> None:
+def seal(context: ReceiverContext) -> None:
     context.journal.append([PhysicalMessage("here", "sas_queue", body=b"1")])
     context.journal.seal()
 
 
-def become(context: ServiceContext, journal: str, epoch: int) -> None:
+def become(context: ReceiverContext, journal: str, epoch: int) -> None:
     context.journal.identity = lambda: JournalIdentity(journal, epoch)  # type: ignore[method-assign]
 
 
@@ -41,7 +41,7 @@ def archived(archiver: Archiver) -> str | None:
     return error
 
 
-def test_a_gateway_that_was_replaced_copies_nothing_more(context: ServiceContext, archive: ObjectStore) -> None:
+def test_a_gateway_that_was_replaced_copies_nothing_more(context: ReceiverContext, archive: ObjectStore) -> None:
     become(context, "a", 5)
     before = Archiver(context, archive)
     seal(context)
@@ -58,7 +58,7 @@ def test_a_gateway_that_was_replaced_copies_nothing_more(context: ServiceContext
     assert archived(after) is None
 
 
-def test_another_journal_needs_another_archive(context: ServiceContext, archive: ObjectStore) -> None:
+def test_another_journal_needs_another_archive(context: ReceiverContext, archive: ObjectStore) -> None:
     become(context, "a", 1)
     seal(context)
     assert archived(Archiver(context, archive)) is None

@@ -12,20 +12,20 @@ import pytest
 from app.model.errors import CatalogError, CatalogTaken, GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Checkpoint, JournalIdentity
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.receiving.ownership import claim, keep_lock
 from app.testing.gateway_stages import service_context
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> Iterator[ServiceContext]:
+def context(tmp_path: Path) -> Iterator[ReceiverContext]:
     with service_context(tmp_path) as made:
         (position,) = made.journal.append([PhysicalMessage("here", "sas_queue", body=b"x")])
         made.catalog.checkpoint(Checkpoint(progress=position.pack()))
         yield made
 
 
-def with_journal(context: ServiceContext, **told: Any) -> ServiceContext:
+def with_journal(context: ReceiverContext, **told: Any) -> ReceiverContext:
     """The same with a journal that tells other things."""
     real = context.journal
     asked = {"identity": real.identity(), "end": real.end(), "segments": real.segments(), **told}
@@ -33,7 +33,7 @@ def with_journal(context: ServiceContext, **told: Any) -> ServiceContext:
     return replace(context, journal=journal)
 
 
-def test_a_catalog_of_before_is_bound_and_stays_so(context: ServiceContext) -> None:
+def test_a_catalog_of_before_is_bound_and_stays_so(context: ReceiverContext) -> None:
     claim(context)
     assert context.catalog.journal_identity() == context.journal.identity()
     claim(context)
@@ -49,7 +49,7 @@ def test_a_catalog_of_before_is_bound_and_stays_so(context: ServiceContext) -> N
         ({"segments": [], "end": Position(9, 0, 0)}, "continues, and the catalog.*: the file of segment 1 is missing"),
     ],
 )
-def test_what_does_not_belong_together_is_said(context: ServiceContext, told: dict[str, Any], says: str) -> None:
+def test_what_does_not_belong_together_is_said(context: ReceiverContext, told: dict[str, Any], says: str) -> None:
     claim(context)
     before = context.catalog.journal_identity()
     with pytest.raises(GatewayError, match=says) as refused:
@@ -60,7 +60,7 @@ def test_what_does_not_belong_together_is_said(context: ServiceContext, told: di
 
 
 def test_a_database_that_is_away_is_waited_for_and_another_gateway_is_not(
-    context: ServiceContext, monkeypatch: pytest.MonkeyPatch
+    context: ReceiverContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.service.receiving.ownership.LOCK_SECONDS", 0.01)
     claim(context)

@@ -24,7 +24,7 @@ from app.framing import sas_queue
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, FramingOptions
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.sending.framer import Framer
 from app.testing.gateway_stages import service_context
 from app.testing.outgoing_files import delivery, framing_options
@@ -48,7 +48,7 @@ def row(amount: str, day: float, span: float, customer: bytes, float_format: Flo
 
 
 def messages(
-    context: ServiceContext,
+    context: ReceiverContext,
     bodies: Sequence[bytes],
     ccsid: int = 1208,
     encoding: int = 273,
@@ -81,7 +81,7 @@ def bodies_of(
     ]
 
 
-def stored(context: ServiceContext, sent: Sequence[PhysicalMessage]) -> tuple[pa.Table, AttachmentRecord]:
+def stored(context: ReceiverContext, sent: Sequence[PhysicalMessage]) -> tuple[pa.Table, AttachmentRecord]:
     receive(context, list(sent))
     record = received(context, 1)
     assert (record.state, record.reason) == (AttachmentState.FINISHED, None)

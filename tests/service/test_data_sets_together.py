@@ -21,7 +21,7 @@ from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.testing.gateway_stages import service_context
 from tests.service.test_round_trip import content, receive
 from tests.support.sas_client import Attached, Program, data_set, message
@@ -61,7 +61,7 @@ def sent(program: Program, attached: Sequence[Attached]) -> list[PhysicalMessage
     return [each for one in attached for each in message(program, [one])]
 
 
-def contents(context: ServiceContext) -> dict[bytes, tuple[AttachmentRecord, bytes]]:
+def contents(context: ReceiverContext) -> dict[bytes, tuple[AttachmentRecord, bytes]]:
     """Return the record and the content of each finished attachment by its correlid."""
     records = context.catalog.attachments(AttachmentFilter(state=AttachmentState.FINISHED), None, 1000).items
     return {record.correl_id: (record, content(context, record)) for record in records}

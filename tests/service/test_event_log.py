@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from app.model.records import Checkpoint, NewEvent
-from app.service.events.event_log import AT_ONCE, IDS_LOGGED, LEVELS, ONE_BY_ONE, EventLog
+from app.service.events.event_log import IDS_LOGGED, LEVELS, ONE_BY_ONE, log_events
+from app.service.events.event_reader import AT_ONCE, EventReader
 from app.testing.gateway_stages import service_context
 
 
@@ -28,11 +29,12 @@ def finished(number: int) -> NewEvent:
 def test_each_event_is_a_line_and_none_is_logged_twice(tmp_path: Path, lines: list[Any]) -> None:
     with service_context(tmp_path) as context:
         context.catalog.checkpoint(Checkpoint(events=[finished(1)]))
-        log = EventLog(context.catalog)
+        log = EventReader(context.catalog)
+        log.follow(log_events)
         refused = NewEvent("attachment.quarantined", "a3", 3, {"code": "cut", "reason": "too short"})
         context.catalog.checkpoint(Checkpoint(events=[finished(2), refused, NewEvent("message.complete", "m1", 4, {})]))
-        log.write()
-        log.write()
+        log.read()
+        log.read()
     assert lines == [
         (logging.INFO, "attachment_finished", {"id": "a2", "name": "a.txt", "size": 3, "sha256": "5e"}),
         (logging.WARNING, "attachment_quarantined", {"id": "a3", "code": "cut", "reason": "too short"}),
@@ -41,9 +43,10 @@ def test_each_event_is_a_line_and_none_is_logged_twice(tmp_path: Path, lines: li
 
 def test_many_events_at_once_are_counted(tmp_path: Path, lines: list[Any]) -> None:
     with service_context(tmp_path) as context:
-        log = EventLog(context.catalog)
+        log = EventReader(context.catalog)
+        log.follow(log_events)
         context.catalog.checkpoint(Checkpoint(events=[finished(number) for number in range(AT_ONCE + ONE_BY_ONE)]))
-        log.write()
+        log.read()
     (many, *each) = lines
     assert many[1:] == (
         "attachment_finished",

@@ -12,7 +12,7 @@ from app.model.attachment import AttachmentDefinition, AttachmentKind, Attachmen
 from app.model.evidence import LONGEST_WARNING, MOST_WARNINGS, Choice, Ground, Question, kept_warnings
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.testing.gateway_stages import service_context
 from app.testing.outgoing_files import SOURCE
 from tests.service.test_data_sets import bodies_of, messages, row, stored
@@ -29,7 +29,7 @@ def of(record: AttachmentRecord, question: Question) -> Choice:
 
 
 def file(
-    context: ServiceContext,
+    context: ReceiverContext,
     bodies: list[bytes],
     kind: AttachmentKind = AttachmentKind.BINARY_FILE,
     announced: int = 0,

@@ -15,7 +15,7 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Checkpoint, Damage, GroupProgress, PartRun
 from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.finishing.finisher import Finisher
 from app.service.finishing.stored_parts import CompleteAttachment
 from app.testing.gateway_stages import service_context
@@ -26,12 +26,12 @@ DEADLINE = 30.0
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> Iterator[ServiceContext]:
+def context(tmp_path: Path) -> Iterator[ReceiverContext]:
     with service_context(tmp_path) as made:
         yield made
 
 
-def complete(context: ServiceContext, count: int, start: int = 0) -> list[str]:
+def complete(context: ReceiverContext, count: int, start: int = 0) -> list[str]:
     """Complete attachments, each a group of one message."""
     numbers = range(start, start + count)
     bodies = [PhysicalMessage("here", "mq_group", body=str(number).encode()) for number in numbers]
@@ -56,15 +56,15 @@ def complete(context: ServiceContext, count: int, start: int = 0) -> list[str]:
     return [record.id for record in records]
 
 
-def counts(context: ServiceContext) -> dict[str, int]:
+def counts(context: ReceiverContext) -> dict[str, int]:
     return context.catalog.counts()["attachments"]
 
 
-def sample(context: ServiceContext, name: str) -> float:
+def sample(context: ReceiverContext, name: str) -> float:
     return context.metrics.registry.get_sample_value(f"attachment_gateway_{name}") or 0.0
 
 
-def test_assembly_waits_while_the_queue_is_full(context: ServiceContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_assembly_waits_while_the_queue_is_full(context: ReceiverContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.service.finishing.finishing_queue.QUEUED", 10)
     monkeypatch.setattr("app.service.finishing.finishing_queue.AT_ONCE", 1)
     ids = complete(context, 40)
@@ -92,7 +92,7 @@ def test_assembly_waits_while_the_queue_is_full(context: ServiceContext, monkeyp
     finishing.join(DEADLINE)
 
 
-def test_the_end_does_not_wait_for_room(context: ServiceContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_does_not_wait_for_room(context: ReceiverContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.service.finishing.finishing_queue.QUEUED", 5)
     monkeypatch.setattr("app.service.finishing.finishing_queue.AT_ONCE", 1)
     ids = complete(context, 20)
@@ -113,7 +113,7 @@ def test_the_end_does_not_wait_for_room(context: ServiceContext, monkeypatch: py
 
 
 def test_what_was_left_is_fetched_in_pieces_and_takes_turns(
-    context: ServiceContext, monkeypatch: pytest.MonkeyPatch
+    context: ReceiverContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.service.finishing.finishing_queue.QUEUED", 50)
     monkeypatch.setattr("app.service.finishing.finishing_queue.FETCHED", 20)
@@ -140,7 +140,7 @@ def test_what_was_left_is_fetched_in_pieces_and_takes_turns(
     finishing.join(DEADLINE)
 
 
-def test_failures_are_told_once_and_at_their_end(context: ServiceContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_are_told_once_and_at_their_end(context: ReceiverContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.service.finishing.finisher.RETRY_SECONDS", 0.02)
     ids = complete(context, 30)
     failing = [True]
@@ -172,7 +172,7 @@ def test_failures_are_told_once_and_at_their_end(context: ServiceContext, monkey
 
 @pytest.mark.parametrize(("part", "function"), [("store", "batch"), ("journal", "messages")])
 def test_a_fault_before_the_first_of_them_is_told_and_tried_again(
-    context: ServiceContext, monkeypatch: pytest.MonkeyPatch, part: str, function: str
+    context: ReceiverContext, monkeypatch: pytest.MonkeyPatch, part: str, function: str
 ) -> None:
     """A step that fails before it takes an attachment is neither repeated without a pause nor forgotten."""
     monkeypatch.setattr("app.service.finishing.finisher.RETRY_SECONDS", 0.05)
@@ -200,7 +200,7 @@ def test_a_fault_before_the_first_of_them_is_told_and_tried_again(
     finishing.join(DEADLINE)
 
 
-def text_files(context: ServiceContext, count: int) -> dict[str, CompleteAttachment | None]:
+def text_files(context: ReceiverContext, count: int) -> dict[str, CompleteAttachment | None]:
     """Assemble text files, which are not finished before their parts are read again."""
     program = Program(Random(7))
     sent = [message(program, [text_file(program, f"{n}.txt", b"line %d\n" % n)]) for n in range(count)]
@@ -212,7 +212,7 @@ def text_files(context: ServiceContext, count: int) -> dict[str, CompleteAttachm
 
 
 def test_objects_that_are_written_together_are_flushed_once(
-    context: ServiceContext, monkeypatch: pytest.MonkeyPatch
+    context: ReceiverContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flushed: list[Path] = []
     monkeypatch.setattr("adapters.object_store.local_objects.sync_file_system", flushed.append)
@@ -225,7 +225,7 @@ def test_objects_that_are_written_together_are_flushed_once(
     assert len(flushed) == 1
 
 
-def test_an_attachment_that_is_queued_twice_keeps_its_content(context: ServiceContext) -> None:
+def test_an_attachment_that_is_queued_twice_keeps_its_content(context: ReceiverContext) -> None:
     waiting = text_files(context, 3)
     finisher = Finisher(context)
     finisher.finish(dict.fromkeys(waiting))
@@ -239,7 +239,7 @@ def test_an_attachment_that_is_queued_twice_keeps_its_content(context: ServiceCo
 
 
 def test_a_message_without_attachments_is_completed_by_its_checkpoint(
-    context: ServiceContext, monkeypatch: pytest.MonkeyPatch
+    context: ReceiverContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that is killed after the checkpoint leaves no event out, and the next one repeats none."""
     sent = message(Program(Random(7)), [])
@@ -256,7 +256,7 @@ def test_a_message_without_attachments_is_completed_by_its_checkpoint(
 
 
 def test_a_file_whose_parts_came_in_order_is_finished_by_its_checkpoint(
-    context: ServiceContext, monkeypatch: pytest.MonkeyPatch
+    context: ReceiverContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = Program(Random(7), body_limit=2000)
     files = [binary_file(program, f"{n}.bin", program.random.randbytes(5000)) for n in range(5)]
@@ -279,7 +279,7 @@ def test_a_file_whose_parts_came_in_order_is_finished_by_its_checkpoint(
 
 
 def test_a_part_that_cannot_be_read_back_quarantines_its_attachment(
-    context: ServiceContext, monkeypatch: pytest.MonkeyPatch
+    context: ReceiverContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (attachment,) = complete(context, 1)
     bodies = context.journal.bodies
@@ -305,7 +305,7 @@ def test_a_part_that_cannot_be_read_back_quarantines_its_attachment(
 
 
 def test_a_key_error_of_a_library_is_not_taken_for_parts_that_are_gone(
-    context: ServiceContext, monkeypatch: pytest.MonkeyPatch
+    context: ReceiverContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = text_files(context, 1)
 

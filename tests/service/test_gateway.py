@@ -24,16 +24,18 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Checkpoint, DeliveryRecord, OutgoingAttachment
 from app.ports import AttachmentFilter, DeliveryProgress, Intake, SendFailed
 from app.service.content.settling import Settler
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.finishing.stored_parts import missing_ranges
 from app.service.gateway import Gateway
 from app.service.quarantine.quarantine_records import quarantined_message
+from app.service.receiving.journal_upkeep import JournalUpkeep
 from app.service.retention.deletion import NotEnded
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.framer import Framer
 from app.testing.gateway_stages import ManualClock, service_context
 from app.testing.outgoing_files import FILES, SOURCE, delivery, framing_options
 from app.testing.waiting import until
+from tests.support.roles import own
 from tests.support.service_context import receive_for
 
 DEADLINE = 20.0
@@ -59,10 +61,10 @@ class UnreliableSender(MemorySender):
 class Service:
     """A running gateway that sends to the queue it receives from."""
 
-    def __init__(self, gateway: Gateway, context: ServiceContext, clock: ManualClock, name: str) -> None:
+    def __init__(self, gateway: Gateway, context: ReceiverContext, clock: ManualClock, name: str) -> None:
         self.gateway, self.context, self.clock, self.queue = gateway, context, clock, queue(name)
         self.endpoint = {"transport": "memory", "queue": name}
-        self.sweeper, self.settler = Sweeper(context), Settler(context)
+        self.sweeper, self.settler, self.upkeep = Sweeper(context), Settler(context), JournalUpkeep(context)
 
     def send(self, content: bytes, name: str = "a.bin") -> DeliveryRecord:
         delivery_id = uuid4().hex
@@ -283,6 +285,7 @@ def test_finished_content_settles_and_its_segment_goes(start: Start) -> None:
         service.until_state(service.send(bytes(2 << 20)), AttachmentState.FINISHED)
     service.clock.advance(61)
     service.sweeper.sweep()
+    service.upkeep.retire_segments()
     assert all(segment.number > 1 for segment in service.gateway.journal.segments())
     assert service.content(settled) == content
 
@@ -294,7 +297,7 @@ def test_an_attachment_without_news_expires_and_a_late_part_revives_it(start: St
     until(lambda: service.gateway.catalog.counts()["attachments"]["receiving"] == 1, DEADLINE)
     (record,) = service.gateway.catalog.attachments(AttachmentFilter(), None, 10).items
     assert missing_ranges(record, service.gateway.catalog, service.gateway.journal, 10) == []
-    receive_for(service.gateway.stream.times, service.clock, 8)
+    receive_for(own(service.gateway).stream.times, service.clock, 8)
     until(lambda: service.gateway.catalog.counts()["attachments"]["expired"] == 1, DEADLINE)
     service.queue.put(whole[-1:])
     until(lambda: service.gateway.catalog.counts()["attachments"]["finished"] == 1, DEADLINE)
@@ -393,8 +396,8 @@ def test_what_was_taken_from_a_broker_is_written_before_the_end(tmp_path: Path, 
         gateway = Gateway(context, {SOURCE: Buffering()}, {})
         gateway.start()
         if not has_room:
-            gateway.stream.intake.submit([PhysicalMessage(SOURCE, "sas_queue", 100_001)], lambda: None)
-            until(lambda: gateway.stream.backlog.holding is not None)
+            own(gateway).stream.intake.submit([PhysicalMessage(SOURCE, "sas_queue", 100_001)], lambda: None)
+            until(lambda: own(gateway).stream.backlog.holding is not None)
         gateway.stop()
     lost = [entry["messages"] for entry in logs if entry["event"] == "messages_not_taken"]
     assert lost == ([] if has_room else [51])
@@ -456,7 +459,7 @@ def test_a_quiet_segment_is_sealed_in_time(start: Start) -> None:
     service = start(journal={"segment_age": "60s"})
     service.until_state(service.send(b"x"), AttachmentState.FINISHED)
     service.clock.advance(61)
-    service.sweeper.seal_old_segment()
+    service.upkeep.seal_old_segment()
     assert all(segment.sealed_at is not None for segment in service.gateway.journal.segments())
 
 

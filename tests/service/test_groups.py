@@ -18,7 +18,7 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, FramingOptions, GroupedAs
 from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.finishing.finisher import Finisher
 from app.service.finishing.stored_parts import CompleteAttachment, missing_ranges
 from app.service.gateway import Gateway
@@ -44,7 +44,7 @@ def named(source: str, sent: Sequence[PhysicalMessage]) -> list[PhysicalMessage]
     return [message._replace(source=source, received_at=1) for message in sent]
 
 
-def received(context: ServiceContext, identifier: bytes) -> AttachmentRecord:
+def received(context: ReceiverContext, identifier: bytes) -> AttachmentRecord:
     record = context.catalog.attachment(attachment_id(SOURCE, identifier))
     assert record is not None
     return record
@@ -61,7 +61,7 @@ def files(random: Random) -> list[Sent]:
     return made
 
 
-def assert_received(context: ServiceContext, sent: Sequence[Sent]) -> None:
+def assert_received(context: ReceiverContext, sent: Sequence[Sent]) -> None:
     for each in sent:
         record = received(context, each.identifier)
         assert (record.state, record.reason) == (AttachmentState.FINISHED, None)
@@ -193,7 +193,7 @@ def test_names_that_leave_no_room_for_bytes_cannot_be_sent(tmp_path: Path) -> No
 # --- what is wrong ----------------------------------------------------------------------------------------------------
 
 
-def quarantined(context: ServiceContext) -> list[tuple[str, str]]:
+def quarantined(context: ReceiverContext) -> list[tuple[str, str]]:
     return [(record.code, record.why) for record in context.catalog.quarantined(None, "kept", None, 99).items]
 
 

@@ -14,7 +14,7 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.service.assembling.assembler import Assembler
 from app.service.content.stored_content import open_content
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.finishing.finisher import Finisher
 from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.gateway import Gateway
@@ -46,7 +46,7 @@ def made(kind: str) -> tuple[bytes, bytes, list[PhysicalMessage]]:
     )
 
 
-def assemble(context: ServiceContext, messages: list[PhysicalMessage]) -> None:
+def assemble(context: ReceiverContext, messages: list[PhysicalMessage]) -> None:
     """As the gateway does it, one stage after the other."""
     context.journal.append(messages)
     complete: dict[str, CompleteAttachment | None] = {}
@@ -63,18 +63,18 @@ def damage(folder: Path, bodies: list[bytes]) -> None:
     segment.write_bytes(data)
 
 
-def record(context: ServiceContext, key: bytes) -> AttachmentRecord:
+def record(context: ReceiverContext, key: bytes) -> AttachmentRecord:
     found = context.catalog.attachment(attachment_id(SOURCE, key))
     assert found is not None
     return found
 
 
-def content(context: ServiceContext, found: AttachmentRecord) -> bytes:
+def content(context: ReceiverContext, found: AttachmentRecord) -> bytes:
     opened = open_content(found, context.catalog, context.store, context.journal)
     return b"".join(opened.read(0, opened.size))
 
 
-def replayed(context: ServiceContext, entry: str) -> ReplayOutcome:
+def replayed(context: ReceiverContext, entry: str) -> ReplayOutcome:
     """Process a quarantined message again in a running gateway, and return what became of it."""
     gateway = Gateway(context, {}, {})
     gateway.start()

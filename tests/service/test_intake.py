@@ -18,7 +18,7 @@ from app.model.attachment import AttachmentKind
 from app.model.errors import JournalFull, JournalTaken
 from app.model.message import UNREADABLE, PhysicalMessage, Position
 from app.ports import Prepared
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.receiving.backlog import Backlog
 from app.service.receiving.intake import SharedIntake
 from app.service.receiving.journal_writer import JournalWriter
@@ -48,7 +48,7 @@ class Forwarded:
 @contextmanager
 def journalling(
     folder: Path, **settings: Any
-) -> Iterator[tuple[SharedIntake, Forwarded, ServiceContext, Callable[[], None]]]:
+) -> Iterator[tuple[SharedIntake, Forwarded, ReceiverContext, Callable[[], None]]]:
     with service_context(folder, **settings) as context:
         forwarded, backlog = Forwarded(), Backlog(context.settings.limits.backlog_bytes)
         writer = JournalWriter(context, backlog, forwarded)
@@ -72,7 +72,7 @@ def journalling(
             finish()
 
 
-def journalled(context: ServiceContext) -> list[PhysicalMessage]:
+def journalled(context: ReceiverContext) -> list[PhysicalMessage]:
     return [each._replace(body=bytes(each.body)) for _, batch in context.journal.replay(None) for each in batch]
 
 

@@ -21,14 +21,16 @@ from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.gateway import Gateway
+from app.service.receiving.journal_upkeep import JournalUpkeep
 from app.service.retention.sweeper import Sweeper
 from app.settings import Settings
 from app.testing.gateway_stages import ManualClock, service_context
 from app.testing.waiting import until
 from app.web.app import create_app
 from tests.support.beside import JobBeside, journal_in
+from tests.support.roles import own
 from tests.support.sas_client import Attached, Program, binary_file, message, text_file
 from tests.web.stock import serving
 
@@ -38,7 +40,7 @@ SOURCE = "orders"
 class Landing:
     """A running gateway, the job beside it, and the program that sends to it."""
 
-    def __init__(self, folder: Path, context: ServiceContext, gateway: Gateway, clock: ManualClock, name: str) -> None:
+    def __init__(self, folder: Path, context: ReceiverContext, gateway: Gateway, clock: ManualClock, name: str) -> None:
         self.folder, self.context, self.gateway, self.clock = folder, context, gateway, clock
         self.queue, self.program = queue(name), Program(Random(3))
         self.job = JobBeside(context.settings, clock)
@@ -273,7 +275,8 @@ def sweep(landing: Landing) -> list[int]:
         landing.job.run()
     until(lambda: not landing.catalog.complete_attachments())
     landing.clock.advance(120)
-    Sweeper(landing.context, landing.gateway._may_go).sweep()
+    Sweeper(landing.context).sweep()
+    JournalUpkeep(landing.context, own(landing.gateway)._may_go).retire_segments()
     return [segment.number for segment in landing.context.journal.segments()]
 
 

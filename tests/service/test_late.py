@@ -21,10 +21,10 @@ from tests.support.service_context import receive_for
 def expire_and_retire(host: Host) -> None:
     """All that is unfinished expires, and the journal keeps nothing of it."""
     receive_for(host.times, host.clock, 8)
-    host.sweeper.sweep()
+    host.sweep()
     host.receive(host.messages(binary_file(host.program, "news", b"")))
     receive_for(host.times, host.clock, 8)
-    host.sweeper.sweep()
+    host.sweep()
     host.assembler.recover()
     assert host.segments() == [2]
 
@@ -130,8 +130,8 @@ def test_finished_content_that_cannot_be_stored_keeps_no_room_from_being_made(
     with monkeypatch.context() as disk:
         disk.setattr(ObjectStore, "create", full)
         receive_for(host.times, host.clock, 8)
-        host.sweeper.seal_old_segment()
-        host.sweeper.sweep()
+        host.upkeep.seal_old_segment()
+        host.sweep()
     states = [each.state for each in host.context.catalog.attachments(AttachmentFilter(), None, 9).items]
     assert sorted(states) == [AttachmentState.EXPIRED, AttachmentState.FINISHED]
     assert all(segment.sealed_at is not None for segment in host.context.journal.segments())

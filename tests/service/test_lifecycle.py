@@ -18,11 +18,13 @@ from app.model.message import PhysicalMessage, Position
 from app.model.records import DeliveryRecord, NewEvent
 from app.ports import AttachmentFilter
 from app.service.content.settling import Settler
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.gateway import Gateway
+from app.service.retention.sweeper import Sweeper
 from app.testing.gateway_stages import ManualClock, service_context
 from app.testing.waiting import until
 from tests.support.host import SOURCE, Host
+from tests.support.roles import own
 from tests.support.sas_client import Program, binary_file, message
 from tests.support.service_context import receive_for
 
@@ -54,7 +56,7 @@ def gateway(folder: Path, clock: ManualClock, name: str) -> Iterator[Gateway]:
     with service_context(folder, clock, segment_bytes=SMALL, **settings) as context:
         receiver = MemoryReceiver(SOURCE, "sas_queue", QueueSettings(queue=name))
         built = Gateway(context, {SOURCE: receiver}, {})
-        built.sweeper.sweep()  # as early as can be
+        Sweeper(context, own(built).times).sweep()  # as early as can be
         built.start()
         try:
             yield built
@@ -76,11 +78,11 @@ def test_what_was_unfinished_before_a_long_time_down_finishes(tmp_path: Path, da
     with gateway(tmp_path, clock, name) as first:
         queue(name).put([each for whole in sent for each in whole[:2]])
         until(lambda: states(first).get("receiving") == MANY, DEADLINE)
-        receive_for(first.stream.times, clock, 6)
+        receive_for(own(first).stream.times, clock, 6)
     clock.leap(days * 86_400)
     with gateway(tmp_path, clock, name) as second:
         for _ in range(5):
-            second.sweeper.sweep()
+            Sweeper(second.context, own(second).times).sweep()
         assert states(second) == {"receiving": MANY}
         clock.leap(days * 86_400)
         queue(name).put([each for whole in sent for each in whole[2:]])
@@ -159,7 +161,7 @@ def test_a_segment_that_cannot_be_sealed_ends_no_other(start: Start, monkeypatch
     host.clock.advance(61)
     for _ in range(5):
         with pytest.raises(GatewayError, match="the disk fails"):
-            host.sweeper.seal_old_segment()
+            host.upkeep.seal_old_segment()
         host.receive_file(1)
     assert [segment.number for segment in host.context.journal.segments()] == [1, 2]
 
@@ -175,7 +177,7 @@ def test_a_segment_that_cannot_be_removed_keeps_no_other(start: Start, monkeypat
     unlink = Path.unlink
     monkeypatch.setattr(Path, "unlink", lambda path: broken_disk() if "0000000001" in path.name else unlink(path))
     with pytest.raises(GatewayError, match="the disk fails"):
-        host.sweeper.retire_segments()
+        host.upkeep.retire_segments()
     assert [segment.number for segment in host.context.journal.segments()] == [1, 4]
 
 
@@ -309,7 +311,7 @@ def garbage(host: Host, body: bytes) -> PhysicalMessage:
     return PhysicalMessage(SOURCE, "sas_queue", 7, body=body, received_at=host.clock.now())
 
 
-def deliver(context: ServiceContext, name: str) -> None:
+def deliver(context: ReceiverContext, name: str) -> None:
     now = context.clock.now()
     record = DeliveryRecord(name, "pier", bytes(24), bytes(24), (), now, now, DeliveryState.SENT)
     context.catalog.add_delivery(record, [NewEvent("delivery.sent", name, now, {})])

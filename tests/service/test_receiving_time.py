@@ -7,7 +7,7 @@ import pytest
 
 from app.model.message import PhysicalMessage
 from app.model.records import Checkpoint
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.retention import receiving_time
 from app.service.retention.receiving_time import LONGEST_STEP, SETTLING_SECONDS, ReceivingTime
 from app.testing.collecting_intake import Collector
@@ -21,7 +21,7 @@ DAY = 86_400 * 1_000_000
 class Place:
     """One source, whose connection a test makes and breaks, and the clock."""
 
-    def __init__(self, context: ServiceContext, clock: ManualClock) -> None:
+    def __init__(self, context: ReceiverContext, clock: ManualClock) -> None:
         self.context, self.clock = context, clock
         self.receiver = Connected()
         self.holding: str | None = None

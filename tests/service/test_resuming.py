@@ -22,7 +22,7 @@ from app.framing.protocol import ArrivalOptions
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.message import DELIVERY, GAP, UNREADABLE, PhysicalMessage
 from app.service.assembling.assembler import Assembler
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.receiving.resumed_numbering import resume_numbering
 from app.testing.gateway_stages import service_context
 from tests.support.service_context import Connected
@@ -63,7 +63,7 @@ def message(body: bytes, subject: str = "A", source: str = "sas", **more: str) -
     return PhysicalMessage(source, "sas_rendezvous", body=body, received_at=1, properties=properties)
 
 
-def journal(context: ServiceContext, arrivals: ArrivalsBySource, *messages: PhysicalMessage) -> list[PhysicalMessage]:
+def journal(context: ReceiverContext, arrivals: ArrivalsBySource, *messages: PhysicalMessage) -> list[PhysicalMessage]:
     """Number messages and journal them, each by itself; return what was journalled."""
     found: list[PhysicalMessage] = []
     for each in messages:
@@ -73,13 +73,13 @@ def journal(context: ServiceContext, arrivals: ArrivalsBySource, *messages: Phys
     return found
 
 
-def restarted(context: ServiceContext, receiver: Resuming | None = None) -> ArrivalsBySource:
+def restarted(context: ReceiverContext, receiver: Resuming | None = None) -> ArrivalsBySource:
     arrivals = ArrivalsBySource(lambda name: ArrivalOptions(context.catalog.counting(name)))
     resume_numbering(context, {"sas": receiver or Resuming()}, arrivals)
     return arrivals
 
 
-def assemble(context: ServiceContext) -> None:
+def assemble(context: ReceiverContext) -> None:
     Assembler(context, lambda _complete: None, read_early=False).recover()
 
 
@@ -89,7 +89,7 @@ def numbers(messages: Sequence[PhysicalMessage]) -> list[int | str]:
     ]
 
 
-def states(context: ServiceContext) -> dict[str, int]:
+def states(context: ReceiverContext) -> dict[str, int]:
     found: dict[str, int] = {}
     for state in AttachmentState:
         if count := len(context.catalog.attachments(filter_of(state), None, 100).items):

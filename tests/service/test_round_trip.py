@@ -20,7 +20,7 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.service.assembling.assembler import Assembler
 from app.service.content.stored_content import open_content
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.finishing.finisher import Finisher
 from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.sending.framer import Framer
@@ -28,7 +28,7 @@ from app.testing.gateway_stages import service_context
 from app.testing.outgoing_files import FILES, SOURCE, delivery, framing_options
 
 
-def receive(context: ServiceContext, messages: list[PhysicalMessage]) -> None:
+def receive(context: ReceiverContext, messages: list[PhysicalMessage]) -> None:
     """The service's stages, one after the other in this thread."""
     complete: dict[str, CompleteAttachment | None] = {}
     assembler = Assembler(context, complete.update)
@@ -38,13 +38,13 @@ def receive(context: ServiceContext, messages: list[PhysicalMessage]) -> None:
     Finisher(context).finish(complete)
 
 
-def received(context: ServiceContext, number: int) -> AttachmentRecord:
+def received(context: ReceiverContext, number: int) -> AttachmentRecord:
     record = context.catalog.attachment(attachment_id(SOURCE, bytes([number]) * 16))
     assert record is not None
     return record
 
 
-def content(context: ServiceContext, record: AttachmentRecord) -> bytes:
+def content(context: ReceiverContext, record: AttachmentRecord) -> bytes:
     found = open_content(record, context.catalog, context.store, context.journal)
     assert found.size == record.size
     whole = b"".join(found.read(0, found.size))

@@ -16,14 +16,14 @@ from app.model.errors import StoreFull
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Checkpoint, Extent, Finished
 from app.service.content.settling import Settler
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.gateway import Gateway
 from app.testing.gateway_stages import ManualClock, service_context
 
 BODY = b"content " * 100
 
 
-def finished(context: ServiceContext, number: int, extents: tuple[Extent, ...], digest: str | None = None) -> str:
+def finished(context: ReceiverContext, number: int, extents: tuple[Extent, ...], digest: str | None = None) -> str:
     record = AttachmentRecord(f"a{number:04}", "here", number.to_bytes(16, "big"), AttachmentState.COMPLETE)
     context.catalog.checkpoint(Checkpoint(attachments=[record]))
     size, digest = sum(extent.length for extent in extents), digest or sha256(BODY).hexdigest()
@@ -34,11 +34,11 @@ def finished(context: ServiceContext, number: int, extents: tuple[Extent, ...], 
     return record.id
 
 
-def in_the_journal(context: ServiceContext) -> tuple[Extent, ...]:
+def in_the_journal(context: ReceiverContext) -> tuple[Extent, ...]:
     return tuple(context.journal.extents(context.journal.append([PhysicalMessage("here", "sas_queue", body=BODY)])))
 
 
-def storage(context: ServiceContext, attachment: str) -> str | None:
+def storage(context: ReceiverContext, attachment: str) -> str | None:
     found = context.catalog.attachment(attachment)
     assert found is not None
     return found.storage

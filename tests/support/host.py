@@ -1,18 +1,21 @@
 """The service's workers, run one after the other in this thread, with the test's own clock."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from random import Random
 
+from app.model.errors import GatewayError
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, QuarantineRecord
 from app.service.assembling.assembler import Assembler
 from app.service.content.settling import Settler
 from app.service.content.stored_content import open_content
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.finishing.finisher import Finisher
 from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.quarantine.quarantine_records import quarantined_message
+from app.service.receiving.journal_upkeep import JournalUpkeep
 from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.sweeper import Sweeper
 from app.testing.gateway_stages import ManualClock
@@ -25,12 +28,13 @@ SOURCE = "orders"
 class Host:
     """A host that takes messages of some sources, and whose time the test controls."""
 
-    def __init__(self, context: ServiceContext, clock: ManualClock, sources: Sequence[str] = (SOURCE,)) -> None:
+    def __init__(self, context: ReceiverContext, clock: ManualClock, sources: Sequence[str] = (SOURCE,)) -> None:
         self.context, self.clock, self.program = context, clock, Program(Random(5))
         self.complete: dict[str, CompleteAttachment | None] = {}
         self.assembler = Assembler(context, self.complete.update)
         self.times = ReceivingTime(context, {source: Connected() for source in sources})
         self.sweeper = Sweeper(context, times=self.times, between=self.assembler.change)
+        self.upkeep = JournalUpkeep(context)
 
     def messages(self, *attached: Attached) -> list[PhysicalMessage]:
         now = self.clock.now()
@@ -54,13 +58,19 @@ class Host:
     def days(self, days: float) -> None:
         """Let time pass in which sources can receive, then receive a file, then do all work that is due."""
         receive_for(self.times, self.clock, days)
-        self.sweeper.seal_old_segment()
+        self.upkeep.seal_old_segment()
         self.receive_file(1)
         self.times.step()
         for _ in range(2):
             Settler(self.context).settle()
-            self.sweeper.sweep()
+            self.sweep()
             self.clock.advance(11)
+
+    def sweep(self) -> None:
+        """Do what retention and the journal's upkeep do."""
+        self.sweeper.sweep()
+        with suppress(GatewayError):
+            self.upkeep.retire_segments()
 
     def record(self, attached: Attached) -> AttachmentRecord:
         record = self.context.catalog.attachment(attachment_id(SOURCE, attached.definition.correl_id))

@@ -15,10 +15,10 @@ from app.model.records import AttachmentRecord
 from app.service.assembling.assembler import Assembler
 from app.service.content.settling import Settler
 from app.service.content.stored_content import open_content
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.finishing.finisher import Finisher
+from app.service.receiving.journal_upkeep import JournalUpkeep
 from app.service.repair.recorder import Recorder
-from app.service.retention.sweeper import Sweeper
 from app.settings import Settings
 from app.testing.gateway_stages import ManualClock, service_context
 from tests.support.loads import messages, mixed
@@ -47,7 +47,7 @@ class Kept:
         self.configuration.write_text(f'data = "{folder}"\n')
 
     @contextmanager
-    def context(self, **settings: Any) -> Iterator[ServiceContext]:
+    def context(self, **settings: Any) -> Iterator[ReceiverContext]:
         """Return the service's context, opened as a gateway opens it."""
         with service_context(self.folder, self.clock, **(AT_ONCE | settings)) as context:
             context.catalog.bind(context.journal.identity())
@@ -65,7 +65,7 @@ class Kept:
             recorder = Recorder(context.catalog, context.store)
             recorder.record()
             if retired:
-                Sweeper(context, before_retiring=recorder.record_before_retiring).retire_segments()
+                JournalUpkeep(context, before_retiring=recorder.record_before_retiring).retire_segments()
         return [self.remember(each) for each in attachments]
 
     def remember(self, attached: Attached) -> str:
@@ -73,7 +73,7 @@ class Kept:
         self.sent[found] = attached
         return found
 
-    def journal(self, context: ServiceContext, attachments: Sequence[Attached]) -> None:
+    def journal(self, context: ReceiverContext, attachments: Sequence[Attached]) -> None:
         at = 0
         while at < len(attachments):
             some = attachments[at : at + 3]
@@ -114,7 +114,7 @@ class Kept:
         return sorted((self.folder / "journal").glob("*.arrows"))
 
 
-def assemble(context: ServiceContext) -> None:
+def assemble(context: ReceiverContext) -> None:
     """Assemble the messages in the journal, and finish complete attachments."""
     complete: list[str] = []
     Assembler(context, complete.extend).recover()

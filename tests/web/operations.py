@@ -117,7 +117,6 @@ def everything(folder: Path) -> Iterator[Everything]:
     """A gateway with something for every operation, served without keys."""
     webhook = {"url": "https://hook.example/in", "secrets": [SECRET]}
     stock = Stock(folder, webhooks={"audit": webhook}, http={"hosts": ["gateway.example", "*.wild.example", "fd00::1"]})
-    stock.gateway.webhooks.open()
     made = Everything(stock)
     with serving(made.recording()) as made.address:
         made.fill()

@@ -28,7 +28,7 @@ from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Checkpoint, Extent, Finished, MessageRecord, PartRun, QuarantineRecord
 from app.ports import DeliveryProgress
 from app.service.content.hashing_writer import Measured
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.gateway import Gateway
 from app.settings import Settings
 from app.testing.gateway_stages import migrated
@@ -104,7 +104,7 @@ class Stock:
         self.clock = Clock()
         self.recorder = Recorder()
         senders = dict.fromkeys(self.settings.destinations, self.recorder)
-        context = ServiceContext(
+        context = ReceiverContext(
             settings=self.settings,
             journal=self.journal,
             catalog=self.catalog,

@@ -136,7 +136,6 @@ class World:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     stock = Stock(tmp_path_factory.mktemp("access"), webhooks={"audit": WEBHOOK})
-    stock.gateway.webhooks.open()
     app = create_app(stock.gateway)
     with serving(app) as address, httpx.Client(base_url=address, timeout=30) as client:
         yield World(stock, app, client)

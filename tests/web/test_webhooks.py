@@ -21,12 +21,11 @@ def stock(tmp_path: Path) -> Iterator[Stock]:
     """A gateway with a webhook and three dead letters of it."""
     hook = {"url": "https://hook.example/in?key=hidden", "secrets": [SECRET], "types": ["attachment.*"]}
     stock = Stock(tmp_path, webhooks={"audit": hook})
-    stock.gateway.webhooks.open()
     letters = [
         DeadLetter("audit", EventRecord(n, "attachment.finished", f"a{n}", n, {"size": n}), 50 + n, "it was away")
         for n in (3, 4, 5)
     ]
-    stock.catalog.save_webhook(stock.gateway.webhooks.endpoints["audit"].record, letters)
+    stock.catalog.save_webhook(stock.gateway.webhooks.record("audit"), letters)
     yield stock
     stock.close()
 

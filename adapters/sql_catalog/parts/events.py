@@ -14,6 +14,9 @@ from app.model.event_logs import EventLogs
 from app.model.records import EventRecord
 from app.model.webhook_state import DeadLetter, WebhookRecord, WebhookState
 
+_OF_CLIENTS = ("changes", "requeues")
+_FRESH = {"attempts": 0, "failing_since": None, "next_attempt_at": 0, "reason": None}
+
 
 class EventsPart(CatalogPart):
     """`app.ports.catalog.events` over SQL."""
@@ -41,17 +44,32 @@ class EventsPart(CatalogPart):
         found = self._all(select(webhooks), _record)
         return {record.name: record for record in found}
 
-    def save_webhook(self, record: WebhookRecord, dead: Sequence[DeadLetter] = ()) -> None:
+    def save_webhook(self, record: WebhookRecord, dead: Sequence[DeadLetter] = ()) -> bool:
         values = asdict(record) | {"state": record.state.value}
+        own = {name: value for name, value in values.items() if name not in _OF_CLIENTS}
         saved = self._database.insert(webhooks).values(values)
-        saved = saved.on_conflict_do_update(index_elements=["name"], set_=values)
+        unchanged = webhooks.c.changes == record.changes
+        saved = saved.on_conflict_do_update(index_elements=["name"], set_=own, where=unchanged)
         with self._database.write() as connection:
-            connection.execute(saved)
+            if not connection.execute(saved).rowcount:
+                return False
             for letter in dead:
                 row: dict[str, object] = letter.event._asdict() | letter._asdict()
                 del row["event"]
                 added = self._database.insert(dead_letters).values(row)
                 connection.execute(added.on_conflict_do_update(index_elements=["webhook", "number"], set_=row))
+        return True
+
+    def change_webhook(
+        self, name: str, now: int, *, state: WebhookState | None = None, position: int | None = None
+    ) -> None:
+        wanted = {"state": None if state is None else state.value, "position": position}
+        changed = {column: value for column, value in wanted.items() if value is not None}
+        self._execute(
+            update(webhooks)
+            .where(webhooks.c.name == name)
+            .values(**_FRESH, **changed, updated_at=now, changes=webhooks.c.changes + 1)
+        )
 
     def dead_letters(self, webhook: str, after: int, limit: int, *, queued: bool = False) -> list[DeadLetter]:
         later = select(dead_letters).where(dead_letters.c.webhook == webhook, dead_letters.c.number > after)
@@ -60,10 +78,14 @@ class EventsPart(CatalogPart):
         return self._all(later.order_by(dead_letters.c.number).limit(limit), _letter)
 
     def queue_dead_letters(self, webhook: str, events: Collection[int] | None, now: int) -> int:
-        return sum(
-            self._execute(update(dead_letters).where(condition).values(queued_at=now))
-            for condition in _these(webhook, events)
-        )
+        with self._database.write() as connection:
+            queued = sum(
+                connection.execute(update(dead_letters).where(condition).values(queued_at=now)).rowcount
+                for condition in _these(webhook, events)
+            )
+            counted = update(webhooks).where(webhooks.c.name == webhook)
+            connection.execute(counted.values(requeues=webhooks.c.requeues + 1))
+        return queued
 
     def drop_dead_letters(self, webhook: str, events: Collection[int] | None) -> int:
         return sum(self._execute(delete(dead_letters).where(condition)) for condition in _these(webhook, events))

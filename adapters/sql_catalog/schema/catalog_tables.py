@@ -324,6 +324,17 @@ api_keys = Table(
     comment="keys of clients of REST; a revoked one stays",
 )
 
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", AnyText, primary_key=True),
+    Column("holder", AnyText, nullable=False, comment="the process that took it last"),
+    Column("epoch", BigInteger, nullable=False, comment="how often it was taken"),
+    Column("until", BigInteger, nullable=False, comment="its end in microseconds, by the clock of the database"),
+    Column("note", BigInteger, comment="what a holder leaves to the next one"),
+    comment="what one process at a time may do; a row stays for ever, as its epoch is a fence",
+)
+
 pipeline_runs = Table(
     "pipeline_runs",
     metadata,
@@ -353,6 +364,8 @@ webhooks = Table(
     Column("next_attempt_at", BigInteger, nullable=False),
     Column("reason", AnyText),
     Column("updated_at", BigInteger, nullable=False),
+    Column("changes", BigInteger, nullable=False, comment="how often a client has changed it"),
+    Column("requeues", BigInteger, nullable=False, comment="how often a client has queued dead letters"),
 )
 
 dead_letters = Table(

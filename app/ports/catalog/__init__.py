@@ -9,6 +9,7 @@ from app.ports.catalog.deliveries import DeliveryCatalog
 from app.ports.catalog.events import EventCatalog
 from app.ports.catalog.finishing import FinishingCatalog
 from app.ports.catalog.keys import KeyCatalog
+from app.ports.catalog.leases import HeldLease, LeaseCatalog
 from app.ports.catalog.listing import ListingCatalog
 from app.ports.catalog.pipeline import Packed, PipelineCatalog
 from app.ports.catalog.quarantine import QuarantineCatalog
@@ -27,6 +28,7 @@ class Catalog(
     DeliveryCatalog,
     EventCatalog,
     KeyCatalog,
+    LeaseCatalog,
     PipelineCatalog,
     RetentionCatalog,
     CatalogRepair,
@@ -36,6 +38,10 @@ class Catalog(
 
     Methods raise CatalogError if the database cannot be read or written at present.
     """
+
+    def under(self, lease: HeldLease) -> "Catalog":
+        """Return this catalog for what a lease allows: each write raises LeaseLost once somebody else has taken the
+        lease, and changes nothing then. It shares all connections, and is not closed by itself."""
 
     def log_in(self) -> dict[str, Any]:
         """Return the setting of its `credential`, and `refused_since` (µs or None); empty if the catalog needs no

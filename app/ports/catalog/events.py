@@ -5,7 +5,7 @@ from typing import Protocol
 
 from app.model.event_logs import EventLogs
 from app.model.records import EventRecord
-from app.model.webhook_state import DeadLetter, WebhookRecord
+from app.model.webhook_state import DeadLetter, WebhookRecord, WebhookState
 
 
 class EventCatalog(Protocol):
@@ -29,16 +29,25 @@ class EventCatalog(Protocol):
     def webhooks(self) -> dict[str, WebhookRecord]:
         """Return the records of all webhooks that ever were configured, by name."""
 
-    def save_webhook(self, record: WebhookRecord, dead: Sequence[DeadLetter] = ()) -> None:
+    def save_webhook(self, record: WebhookRecord, dead: Sequence[DeadLetter] = ()) -> bool:
         """Add or replace a webhook's record and add dead letters, all or nothing. A dead letter that exists already
-        takes the new time and reason, and is no longer queued."""
+        takes the new time and reason, and is no longer queued.
+
+        Return False, and save nothing, if a client has changed the record since it was read (`changes`).
+        """
+
+    def change_webhook(
+        self, name: str, now: int, *, state: WebhookState | None = None, position: int | None = None
+    ) -> None:
+        """Change a webhook's record for a client, and forget its failures; None leaves a value as it is."""
 
     def dead_letters(self, webhook: str, after: int, limit: int, *, queued: bool = False) -> list[DeadLetter]:
         """Return the dead letters of a webhook with higher event numbers, in order; if `queued`, only those that are to
         be sent again."""
 
     def queue_dead_letters(self, webhook: str, events: Collection[int] | None, now: int) -> int:
-        """Mark dead letters (None: all) of a webhook to be sent again; return how many there were."""
+        """Mark dead letters (None: all) of a webhook to be sent again, and count that in its record; return how many
+        there were."""
 
     def drop_dead_letters(self, webhook: str, events: Collection[int] | None) -> int:
         """Remove dead letters (None: all) of a webhook; return how many there were."""

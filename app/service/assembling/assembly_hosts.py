@@ -56,10 +56,9 @@ class Landing:
     def __init__(self, context: ServiceContext) -> None:
         self._context = context
         self._stopping = Event()
-        self._heard = 0
         self._reached: int | None = None
         self._reached_before: int | None = None
-        self.workers = [Worker("listen", lambda: repeat(LISTEN_SECONDS, self._stopping, self._listen))]
+        self.workers = [Worker("listen", lambda: repeat(LISTEN_SECONDS, self._stopping, self._follow))]
         context.metrics.assembly_behind_segments.set_function(lambda: self._behind().segments)
         context.metrics.assembly_behind_seconds.set_function(lambda: self._behind().seconds)
 
@@ -106,12 +105,7 @@ class Landing:
             return Behind()
         return Behind(len(waiting), max(0, self._context.clock.now() - min(waiting)) / 1e6)
 
-    def _listen(self) -> None:
-        """Notify those who wait for events of the job's new events, and follow its progress."""
+    def _follow(self) -> None:
         progress = self._context.catalog.progress()
         if progress != self._reached:
             self._reached_before, self._reached = self._reached, progress
-        newest = self._context.catalog.last_event()
-        if newest != self._heard:
-            self._heard = newest
-            self._context.notifier.notify()

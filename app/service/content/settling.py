@@ -15,6 +15,7 @@ from app.model.errors import DamagedError, StoreFull
 from app.model.records import AttachmentRecord, Extent, StoredObject
 from app.observe import Recurring, logger
 from app.ports import ContentStore
+from app.service.content.archived import is_archived, newest_readable
 from app.service.content.content_damage import Damages
 from app.service.content.hashing_writer import Measured
 from app.service.content.retries import Retries
@@ -90,10 +91,13 @@ class Settler:
         due = [each for each in page if self._retries.is_due(each.id)]
         extents = self._context.catalog.extents_of([record.id for record in due])
         copied: dict[str, StoredObject] = {}
+        newest = newest_readable(self._context)
         for record in due:
             if self._stop.is_set():
                 break
-            if (stored := self._try(record, extents.get(record.id, ()), store)) is not None:
+            if not is_archived(own := extents.get(record.id, ()), newest):
+                continue
+            if (stored := self._try(record, own, store)) is not None:
                 copied[record.id] = stored
         return copied
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from app.model.records import AttachmentRecord, Extent
-from app.ports import ContentStore, Journal, JournalReader, JournalReferences
+from app.ports import ContentStore, JournalReader, JournalReferences
 from app.service.content.block_checksums import BLOCK, are_complete, blocks_of, checked
 
 PIECE = 1 << 20
@@ -148,7 +148,7 @@ def _joined(views: list[memoryview]) -> memoryview:
 
 
 def open_content(
-    record: AttachmentRecord, catalog: JournalReferences, store: ContentStore, journal: Journal
+    record: AttachmentRecord, catalog: JournalReferences, store: ContentStore, journal: JournalReader
 ) -> Content:
     """Return the content of a finished attachment. Raises KeyError when it is gone."""
     if record.storage == "store" and record.object_name is not None and record.size is not None:
@@ -158,7 +158,7 @@ def open_content(
     raise KeyError(record.id)
 
 
-def content_at(extents: Sequence[Extent], record: AttachmentRecord, journal: Journal) -> JournalContent:
+def content_at(extents: Sequence[Extent], record: AttachmentRecord, journal: JournalReader) -> JournalContent:
     """Return the content of an attachment that is still in the journal. Raises KeyError when the catalog has no extents
     of it any more."""
     if not extents and record.size != 0:

@@ -6,15 +6,13 @@ the log exactly when it appears at `/v1/events`.
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from app.model.records import EventRecord
 from app.model.trace_context import trace_fields
 from app.observe import logger
-from app.ports import Catalog
 
-AT_ONCE: Final = 500
 ONE_BY_ONE: Final = 20
 """The most events of one type, in one reading, that have a line each. More are counted in one line."""
 IDS_LOGGED: Final = 5
@@ -33,28 +31,17 @@ LEVELS: Final[Mapping[str, int]] = {
 log = logger(__name__)
 
 
-class EventLog:
-    """The log of a gateway's events, from the moment it is made."""
-
-    def __init__(self, catalog: Catalog, count: Callable[[Sequence[EventRecord]], None] = lambda _events: None) -> None:
-        """Begin to log; `count` gets all events, too."""
-        self._catalog, self._count = catalog, count
-        self._after = catalog.last_event()
-
-    def write(self) -> None:
-        """Log the events since the last call."""
-        while events := self._catalog.events_after(self._after, AT_ONCE):
-            self._after = events[-1].number
-            self._count(events)
-            by_type = defaultdict(list)
-            for each in events:
-                by_type[each.type].append(each)
-            for kind, alike in by_type.items():
-                if (level := LEVELS.get(kind)) is None:
-                    continue
-                name = kind.replace(".", "_")
-                if len(alike) > ONE_BY_ONE:
-                    log.log(level, name, count=len(alike), ids=[each.subject for each in alike[:IDS_LOGGED]])
-                    continue
-                for each in alike:
-                    log.log(level, name, id=each.subject, **each.data, **trace_fields(each.trace_parent))
+def log_events(events: Sequence[EventRecord]) -> None:
+    """Write the log lines of some events."""
+    by_type = defaultdict(list)
+    for each in events:
+        by_type[each.type].append(each)
+    for kind, alike in by_type.items():
+        if (level := LEVELS.get(kind)) is None:
+            continue
+        name = kind.replace(".", "_")
+        if len(alike) > ONE_BY_ONE:
+            log.log(level, name, count=len(alike), ids=[each.subject for each in alike[:IDS_LOGGED]])
+            continue
+        for each in alike:
+            log.log(level, name, id=each.subject, **each.data, **trace_fields(each.trace_parent))

@@ -13,7 +13,7 @@ from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError
 from app.model.message import Position
 from app.model.records import AttachmentRecord, PartRun
-from app.ports import Journal
+from app.ports import JournalReader
 from app.service.context import ServiceContext
 from app.service.finishing.stored_parts import missing_ranges
 
@@ -101,7 +101,7 @@ def _whole_messages(record: AttachmentRecord, context: ServiceContext) -> Runs:
     return Runs(*(np.array(column, np.int64) for column in columns))
 
 
-def _dated(runs: Iterable[Covered], journal: Journal) -> list[DatedRun]:
+def _dated(runs: Iterable[Covered], journal: JournalReader) -> list[DatedRun]:
     """Return runs with the times at which the journal received their first and last messages."""
     found = list(runs)
     places = {place for run in found for place in (run.begin, run.end) if place is not None}
@@ -111,7 +111,7 @@ def _dated(runs: Iterable[Covered], journal: Journal) -> list[DatedRun]:
     ]
 
 
-def received_at(places: Iterable[int], journal: Journal) -> dict[int, int]:
+def received_at(places: Iterable[int], journal: JournalReader) -> dict[int, int]:
     """Return when the messages at these packed positions were received (µs), as far as the journal still has them."""
     times: dict[int, int] = {}
     batch: tuple[int, int] | None = None

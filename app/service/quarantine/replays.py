@@ -12,7 +12,7 @@ from app.framing.registry import find_framing
 from app.model.attachment import AttachmentState
 from app.model.errors import InvalidInputError
 from app.model.identity import attachment_id, message_id
-from app.model.message import PhysicalMessage
+from app.model.message import PhysicalMessage, Position
 from app.model.records import DAMAGED_PART, AttachmentRecord, QuarantineRecord
 from app.ports import Catalog
 from app.service.context import ServiceContext
@@ -47,7 +47,7 @@ class Replayer:
     """Has quarantined messages processed again.
 
     `journal_again` writes messages of the journal to it again, and then calls a function; it raises JournalFull.
-    `finish_again` has the content of a complete attachment read again.
+    `finish_again` has the content of a complete attachment read again. `end` is the last position of the journal.
     """
 
     def __init__(
@@ -55,8 +55,10 @@ class Replayer:
         context: ServiceContext,
         journal_again: Callable[[Sequence[PhysicalMessage], Callable[[], object]], None],
         finish_again: Callable[[str], None],
+        end: Callable[[], Position | None],
     ) -> None:
         self._context, self._journal_again, self._finish_again = context, journal_again, finish_again
+        self._end = end
 
     def replay(self, quarantine_id: str) -> Replayed | None:
         """Process a quarantined message, or the attachment whose content it spoilt, again. Return a function that waits
@@ -82,13 +84,28 @@ class Replayer:
                 return self._finish(spoilt)
         since = catalog.last_event()
         self._journal_again(messages, mark)
-        return partial(outcome, context, messages, since)
+        return partial(self._outcome, messages, since)
 
     def _finish(self, attachment: AttachmentRecord | None) -> Replayed:
         if attachment is not None and _may_finish(attachment):
             self._context.catalog.set_state([attachment.id], AttachmentState.COMPLETE)
             self._finish_again(attachment.id)
         return partial(settled, self._context, [] if attachment is None else [attachment.id])
+
+    def _outcome(self, messages: Sequence[PhysicalMessage], since: int) -> ReplayOutcome:
+        """Wait until messages that have just been journalled again are assembled, and return what became of them.
+
+        `since` is the number of the last event before.
+        """
+        end = self._end()
+        reached = -1 if end is None else end.pack()
+        if not _wait_until(lambda: (self._context.catalog.progress() or -1) >= reached):
+            return ReplayOutcome("pending")
+        entry = _new_entry(self._context.catalog, messages, since)
+        if entry is not None:
+            return ReplayOutcome("quarantined", entry)
+        found = (each for message in messages for each in _attachments_of(message, self._context.catalog))
+        return settled(self._context, list(dict.fromkeys(found)))
 
 
 def _may_finish(attachment: AttachmentRecord | None) -> bool:
@@ -103,22 +120,6 @@ def attachment_of(message: PhysicalMessage, catalog: Catalog) -> AttachmentRecor
     with suppress(InvalidInputError):
         return catalog.attachment(attachment_id(message.source, framing.attachment_key(message)))
     return None
-
-
-def outcome(context: ServiceContext, messages: Sequence[PhysicalMessage], since: int) -> ReplayOutcome:
-    """Wait until messages that have just been journalled again are assembled, and return what became of them.
-
-    `since` is the number of the last event before.
-    """
-    end = context.journal.end()
-    reached = -1 if end is None else end.pack()
-    if not _wait_until(lambda: (context.catalog.progress() or -1) >= reached):
-        return ReplayOutcome("pending")
-    entry = _new_entry(context.catalog, messages, since)
-    if entry is not None:
-        return ReplayOutcome("quarantined", entry)
-    found = (each for message in messages for each in _attachments_of(message, context.catalog))
-    return settled(context, list(dict.fromkeys(found)))
 
 
 def settled(context: ServiceContext, attachment_ids: list[str]) -> ReplayOutcome:

@@ -16,7 +16,7 @@ from app.model.errors import GatewayError, JournalTaken
 from app.model.message import segment_name
 from app.observe import Recurring, logger
 from app.ports import ContentStore, Segment
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 
 log = logger(__name__)
 
@@ -30,7 +30,7 @@ EPOCH = "journal-epoch"
 class Archiver:
     """Copies sealed segments to the archive. One call of `archive` copies those that are not there yet."""
 
-    def __init__(self, context: ServiceContext, target: ContentStore) -> None:
+    def __init__(self, context: ReceiverContext, target: ContentStore) -> None:
         self._context, self._target = context, target
         self._copied: dict[int, int] = {}
         self._is_ours = False

@@ -12,7 +12,7 @@ from app.model.masking import masked
 from app.model.message import Position
 from app.observe import Recurring, logger
 from app.ports import Catalog, Journal
-from app.service.context import ServiceContext
+from app.service.context import ArchiveContext, ReceiverContext
 
 log = logger(__name__)
 
@@ -21,7 +21,7 @@ LOCK_SECONDS = 5.0
 _MENDS = "`attachment-gateway fsck --repair` shows what is lost, asks, and continues without it"
 
 
-def claim(context: ServiceContext) -> None:
+def claim(context: ReceiverContext) -> None:
     """Make this process the only gateway of the catalog, and bind the catalog to the journal.
 
     Raises GatewayError when the two do not belong together, or when another gateway uses the catalog.
@@ -39,6 +39,23 @@ def claim(context: ServiceContext) -> None:
     if (progress := catalog.progress()) is not None:
         _require_reached(Position.unpack(progress), journal, folder, f"the catalog {place}")
     catalog.bind(identity)
+
+
+def require_journal(context: ArchiveContext) -> None:
+    """Raise GatewayError when the archive is of another journal than the catalog, for a process that does not receive.
+
+    A catalog in a file is of one process: this one then takes its lock.
+    """
+    catalog, settings = context.catalog, context.settings
+    if not settings.is_catalog_shared:
+        catalog.lock()
+    bound, found = catalog.journal_identity(), context.journal.identity()
+    if bound is not None and found is not None and bound.id != found.id:
+        place = settings.journal.archive_url or settings.journal_folder
+        raise GatewayError(
+            f"the catalog {masked(settings.catalog_url)} belongs to journal {bound.id}, and the archive {place} is of "
+            f"journal {found.id}: set journal.archive_url to the archive of the former"
+        )
 
 
 def assembled(catalog: Catalog, journal: str) -> Position | None:
@@ -64,7 +81,7 @@ def _require_reached(reached: Position, journal: Journal, folder: Path, catalog:
     raise GatewayError(f"{why}. Put back what is missing; if that cannot be done, {_MENDS}")
 
 
-def keep_lock(context: ServiceContext, stop: Event) -> None:
+def keep_lock(context: ReceiverContext, stop: Event) -> None:
     """Check until `stop` that the catalog's lock is still held.
 
     Raises CatalogTaken when another gateway has taken over. While the database cannot be reached, checks are repeated.
@@ -88,7 +105,7 @@ def keep_lock(context: ServiceContext, stop: Event) -> None:
             fault.worked()
 
 
-def _require_bound(context: ServiceContext) -> None:
+def _require_bound(context: ReceiverContext) -> None:
     if (bound := context.catalog.journal_identity()) != context.journal.identity():
         raise CatalogTaken(f"another gateway has taken over the catalog: it is bound to {bound}")
 

@@ -22,7 +22,7 @@ from app.model.errors import DamagedError
 from app.model.message import GAP, UNREADABLE, PhysicalMessage, Position
 from app.observe import logger
 from app.ports import Journal, Receiver, messages_of
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 
 log = logger(__name__)
 
@@ -35,7 +35,7 @@ Wanted = Callable[[Position, PhysicalMessage], bool]
 """A function that tells whether a message of a source, here without its body, must be read again."""
 
 
-def resume_numbering(context: ServiceContext, receivers: Mapping[str, Receiver], arrivals: ArrivalsBySource) -> None:
+def resume_numbering(context: ReceiverContext, receivers: Mapping[str, Receiver], arrivals: ArrivalsBySource) -> None:
     """Have numbering continue behind the journal. Call it before anything is received, and when the catalog includes
     what an earlier process has assembled."""
     for name, receiver in receivers.items():
@@ -55,7 +55,7 @@ def resume_numbering(context: ServiceContext, receivers: Mapping[str, Receiver],
         log.info("numbering_begun", source=name, continues=continues)
 
 
-def _continue(context: ServiceContext, source: str, arrivals: ArrivalsBySource) -> None:
+def _continue(context: ReceiverContext, source: str, arrivals: ArrivalsBySource) -> None:
     """Have messages of what is open numbered again, and all messages that the catalog does not include yet."""
     included = context.catalog.progress()
     behind = _BEGINNING

@@ -21,6 +21,10 @@ from app.service.context import ServiceContext
 from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.repair.restoring import report_outcome, restore_content, restore_from
 
+Reading = Callable[[AttachmentRecord], Iterator[memoryview]]
+"""A function that reads the content of an attachment and compares it with its digest. It raises DamagedError, and
+KeyError when the content is gone."""
+
 WAITING: Final = 1000
 """The most repetitions that wait. Beyond that the oldest is dropped, and a later scrub compares its content."""
 
@@ -32,7 +36,7 @@ class Healer:
         self,
         context: ServiceContext,
         damages: Damages,
-        read: Callable[[AttachmentRecord], Iterator[memoryview]],
+        read: Reading,
         stop: Event,
     ) -> None:
         self._context, self._damages, self._read, self._stop = context, damages, read, stop

@@ -15,7 +15,7 @@ from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError
 from app.model.message import MAX_BATCHES_A_SEGMENT, PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Checkpoint, Extent, Finished, PartRun
-from app.ports import Catalog, ContentStore, Journal, Segment
+from app.ports import Catalog, ContentStore, ReplayReader, Segment
 from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext, Stores
 from app.service.finishing.finished_contents import ContentRejected, read_content
@@ -68,7 +68,7 @@ def reassembled(wanted: Iterable[ReassemblyRequest], context: ServiceContext) ->
             numbers = {number for each in requests for number in range(each.first, each.last + 1)}
             scratch = replace(
                 context,
-                journal=cast("Journal", _PartialJournal(context.journal, numbers)),
+                journal=cast("ReplayReader", _PartialJournal(context.journal, numbers)),
                 catalog=catalog,
                 store=store,
             )
@@ -117,7 +117,7 @@ def _read(complete: CompleteAttachment, stores: Stores) -> Reassembled:
 class _PartialJournal:
     """A journal of which only some segments are replayed, with only the methods that assembly uses."""
 
-    def __init__(self, journal: Journal, numbers: set[int]) -> None:
+    def __init__(self, journal: ReplayReader, numbers: set[int]) -> None:
         self._journal, self._numbers = journal, numbers
 
     def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:

@@ -12,7 +12,7 @@ from app.metrics import Metrics
 from app.model.errors import GatewayError
 from app.model.message import Position
 from app.ports import Catalog, CatalogDatabase, Clock, ContentStore, Journal, JournalReader, TableStore
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.receiving.ownership import assembled
 from app.settings import Settings
 
@@ -53,9 +53,9 @@ class GatewayStores:
     tables: Callable[[], TableStore]
     clock: Clock
 
-    def service_context(self, catalog: Catalog, journal: Journal) -> ServiceContext:
+    def service_context(self, catalog: Catalog, journal: Journal) -> ReceiverContext:
         """Return the context that the service's own functions need."""
-        return ServiceContext(
+        return ReceiverContext(
             settings=self.settings,
             journal=journal,
             catalog=catalog,

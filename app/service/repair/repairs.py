@@ -8,7 +8,7 @@ from app.model.attachment import AttachmentState, DeliveryState
 from app.model.message import MAX_BATCHES_A_SEGMENT, MAX_ROWS_A_BATCH, Position
 from app.model.records import PARTS_GONE, AttachmentRecord
 from app.service.content.stored_content import object_name
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.events.event_entries import delivery_event, lost_parts_event
 from app.service.repair import record_files
 from app.service.repair.catalog_pages import OPEN
@@ -68,11 +68,11 @@ def repair(estate: GatewayStores, planned: Plan, progress: ProgressListener) -> 
     return outcomes
 
 
-Repair = Callable[[Sequence[Finding], ServiceContext, Callable[[int], None]], list[RepairOutcome]]
+Repair = Callable[[Sequence[Finding], ReceiverContext, Callable[[int], None]], list[RepairOutcome]]
 
 
 def _reserve(
-    findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]
+    findings: Sequence[Finding], context: ReceiverContext, advance: Callable[[int], None]
 ) -> list[RepairOutcome]:
     for finding in findings:
         context.journal.reserve(int(finding.subject))
@@ -82,7 +82,7 @@ def _reserve(
 
 
 def _rebind(
-    findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]
+    findings: Sequence[Finding], context: ReceiverContext, advance: Callable[[int], None]
 ) -> list[RepairOutcome]:
     """Bind the catalog to the new journal, so that no position in the lost journal can mean a message of the
     new one."""
@@ -93,7 +93,7 @@ def _rebind(
     return _all_done(findings)
 
 
-def fit_progress(context: ServiceContext) -> None:
+def fit_progress(context: ReceiverContext) -> None:
     """Set the catalog's progress back to the journal's end when the segment that it had reached, or the end of that
     segment, is gone.
 
@@ -114,7 +114,7 @@ def fit_progress(context: ServiceContext) -> None:
     context.catalog.set_progress(min(reached, last, end).pack())
 
 
-def _rows(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[RepairOutcome]:
+def _rows(findings: Sequence[Finding], context: ReceiverContext, advance: Callable[[int], None]) -> list[RepairOutcome]:
     wanted = {finding.subject: finding for finding in findings}
     recorded = [
         row
@@ -130,7 +130,7 @@ def _rows(findings: Sequence[Finding], context: ServiceContext, advance: Callabl
 
 
 def _content(
-    findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]
+    findings: Sequence[Finding], context: ReceiverContext, advance: Callable[[int], None]
 ) -> list[RepairOutcome]:
     wanted = {finding.subject: finding for finding in findings}
     return _outcomes(wanted, restore_content(wanted, context, advance))
@@ -140,11 +140,11 @@ def _outcomes(wanted: Mapping[str, Finding], restored: Iterable[RestoredAttachme
     return [RepairOutcome(wanted[each.id], each.done, each.why) for each in restored]
 
 
-def _each(repair_one: Callable[[Finding, ServiceContext], object]) -> Repair:
+def _each(repair_one: Callable[[Finding, ReceiverContext], object]) -> Repair:
     """Return the repair that calls `repair_one` for each finding."""
 
     def repair_all(
-        findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]
+        findings: Sequence[Finding], context: ReceiverContext, advance: Callable[[int], None]
     ) -> list[RepairOutcome]:
         for finding in findings:
             repair_one(finding, context)
@@ -154,7 +154,7 @@ def _each(repair_one: Callable[[Finding, ServiceContext], object]) -> Repair:
     return repair_all
 
 
-def _expire(finding: Finding, context: ServiceContext) -> None:
+def _expire(finding: Finding, context: ReceiverContext) -> None:
     for state in OPEN:
         context.catalog.restart([finding.subject], state, finding.detail)
     record = context.catalog.attachment(finding.subject)
@@ -165,7 +165,7 @@ def _expire(finding: Finding, context: ServiceContext) -> None:
     )
 
 
-def _fail(finding: Finding, context: ServiceContext) -> None:
+def _fail(finding: Finding, context: ReceiverContext) -> None:
     delivery = context.catalog.delivery(finding.subject)
     if delivery is not None:
         now = context.clock.now()
@@ -174,7 +174,7 @@ def _fail(finding: Finding, context: ServiceContext) -> None:
 
 
 def _record(
-    findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]
+    findings: Sequence[Finding], context: ReceiverContext, advance: Callable[[int], None]
 ) -> list[RepairOutcome]:
     Recorder(context.catalog, context.store).record_all()
     for finding in findings:
@@ -185,7 +185,7 @@ def _record(
 
 
 def _segments(
-    findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]
+    findings: Sequence[Finding], context: ReceiverContext, advance: Callable[[int], None]
 ) -> list[RepairOutcome]:
     needed = context.catalog.needed_segments()
     outcomes = []

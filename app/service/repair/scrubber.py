@@ -5,7 +5,6 @@ pass tries again. The progress of a pass is kept in a file, so that a restart co
 """
 
 import json
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from app.observe import Recurring, logger
 from app.ports import AttachmentFilter, BadCursor, Segment
 from app.service.content.content_damage import Damages
 from app.service.context import ServiceContext
+from app.service.repair.healing import Reading
 from app.service.repair.restoring import report_outcome, restore_content
 from app.settings import microseconds
 
@@ -57,13 +57,14 @@ class Scrubber:
         self,
         context: ServiceContext,
         damages: Damages,
-        read: Callable[[AttachmentRecord], Iterator[memoryview]],
+        read: Reading,
         stop: Event,
     ) -> None:
         self._context, self._damages, self._read, self._stop = context, damages, read, stop
+        bound = context.catalog.journal_identity()
         self._rate = context.settings.scrub.rate
         self._file = context.settings.data / "scrub.json"
-        self._progress = _load(self._file, context.journal.identity().id)
+        self._progress = _load(self._file, "" if bound is None else bound.id)
         self._fault = Recurring(log, "scrub")
         context.metrics.scrub_damaged_segments.set_function(lambda: len(self._progress.damaged_segments))
         context.metrics.scrub_ended.set_function(lambda: self._progress.ended_at / 1e6)

@@ -16,7 +16,7 @@ from app.observe import logger
 from app.ports import ContentStore
 from app.service.context import Between, ServiceContext, at_once
 from app.service.events.event_entries import expiry_event
-from app.service.retention.receiving_time import ReceivingTime
+from app.service.retention.receiving_time import CountedTime
 from app.settings import microseconds
 
 log = logger(__name__)
@@ -34,7 +34,7 @@ any message after that position has expired, and nothing of it is kept.
 class Expirer:
     """Expires attachments and releases their parts. One call of each method does everything that is due."""
 
-    def __init__(self, context: ServiceContext, times: ReceivingTime, between: Between = at_once) -> None:
+    def __init__(self, context: ServiceContext, times: CountedTime, between: Between = at_once) -> None:
         self._context, self._times, self._between = context, times, between
         self._done: dict[str, ReceivingMark] = {}
         self._written: dict[str, int] = {}

@@ -14,15 +14,17 @@ Messages up to that position had come by then. So nothing has to be written for 
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
+from typing import Protocol
 
 from app.model.message import PhysicalMessage
 from app.model.records import ReceivingMark
 from app.ports import Intake, Receiver
-from app.service.context import ServiceContext
+from app.ports.catalog.receiving import ReceivingCatalog
+from app.service.context import ReceiverContext
 from app.settings import microseconds
 
 LONGEST_STEP = 10.0
@@ -33,6 +35,56 @@ MARKS = 64
 """Marks in the time after which an attachment expires. It expires late by at most the time between two marks."""
 STEPS_WAITING = 1000
 """The most steps that may wait for assembly. Later ones are joined."""
+
+
+class CountedTime(Protocol):
+    """The receiving time of sources, as far as expiry needs it."""
+
+    @property
+    def sources(self) -> list[str]:
+        """All sources that were ever counted."""
+
+    def counted(self, source: str) -> int:
+        """Return the microseconds in which a source could receive."""
+
+    def mark_before(self, source: str, duration: int) -> ReceivingMark | None:
+        """Return the newest mark that is at least `duration` microseconds of receiving old."""
+
+
+class SavedReceivingTime:
+    """The receiving time that another process counts, as it was when `sources` was last asked for. Expiry by it is late
+    by at most `SAVE_SECONDS`."""
+
+    def __init__(self, catalog: ReceivingCatalog) -> None:
+        self._catalog = catalog
+        self._counted: dict[str, int] = {}
+        self._marks: dict[str, list[ReceivingMark]] = {}
+
+    @property
+    def sources(self) -> list[str]:
+        """All sources that were ever counted; this reads their times from the catalog."""
+        self._counted, self._marks = self._catalog.receiving_time(), _by_source(self._catalog.receiving_marks())
+        return list(self._counted)
+
+    def counted(self, source: str) -> int:
+        """Return the microseconds in which a source could receive."""
+        return self._counted.get(source, 0)
+
+    def mark_before(self, source: str, duration: int) -> ReceivingMark | None:
+        """Return the newest mark that is at least `duration` microseconds of receiving old."""
+        return _newest(self._marks, source, self.counted(source) - duration)
+
+
+def _by_source(marks: Iterable[ReceivingMark]) -> dict[str, list[ReceivingMark]]:
+    found: dict[str, list[ReceivingMark]] = {}
+    for mark in marks:
+        found.setdefault(mark.source, []).append(mark)
+    return found
+
+
+def _newest(marks: Mapping[str, Sequence[ReceivingMark]], source: str, before: int) -> ReceivingMark | None:
+    """Return the newest mark of a source whose count is not above `before`."""
+    return next((mark for mark in reversed(marks.get(source, ())) if mark.counted <= before), None)
 
 
 class WatchedIntake:
@@ -99,7 +151,7 @@ class ReceivingTime:
 
     def __init__(
         self,
-        context: ServiceContext,
+        context: ReceiverContext,
         receivers: Mapping[str, Receiver],
         holding: Callable[[], str | None] = lambda: None,
     ) -> None:
@@ -107,9 +159,7 @@ class ReceivingTime:
         self._sources = {name: _Source(receiver) for name, receiver in receivers.items()}
         self._longest = context.settings.expiry.unfinished.total_seconds()
         self._counted = context.catalog.receiving_time()
-        self._marks: dict[str, list[ReceivingMark]] = {}
-        for mark in context.catalog.receiving_marks():
-            self._marks.setdefault(mark.source, []).append(mark)
+        self._marks = _by_source(context.catalog.receiving_marks())
         self._waiting: deque[tuple[int, dict[str, int]]] = deque()
         self._new_marks: list[ReceivingMark] = []
         self._lock, self._stepping = Lock(), Lock()
@@ -136,8 +186,7 @@ class ReceivingTime:
 
     def mark_before(self, source: str, duration: int) -> ReceivingMark | None:
         """Return the newest mark that is at least `duration` microseconds of receiving old."""
-        before = self.counted(source) - duration
-        return next((mark for mark in reversed(self._marks.get(source, [])) if mark.counted <= before), None)
+        return _newest(self._marks, source, self.counted(source) - duration)
 
     def step(self) -> None:
         """Count the time since the last call. Call it often."""

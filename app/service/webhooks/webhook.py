@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 from random import uniform
-from threading import Event, Lock
+from threading import Event
 from typing import Final
 
 from app.model.errors import with_type
@@ -26,6 +26,7 @@ from app.model.records import EventRecord
 from app.model.webhook_state import DeadLetter, WebhookRecord, WebhookState
 from app.observe import Recurring, logger
 from app.service.context import ServiceContext
+from app.service.webhooks.webhook_desk import begun
 from app.service.webhooks.webhook_request import Post, WebhookAnswer, WebhookOutcome
 from app.settings import microseconds
 
@@ -38,8 +39,8 @@ log = logger(__name__)
 
 
 class WebhookEndpoint:
-    """Sends events to one webhook. `step` is called by one thread; the other methods by any. The lock guards `_record`,
-    `_changes` and `_is_saved`."""
+    """Sends events to one webhook: one thread calls `step`. Clients change its record in the catalog, from any process
+    (`app.service.webhooks.webhook_desk`)."""
 
     def __init__(self, name: str, context: ServiceContext, post: Post, stop: Event) -> None:
         self.name = name
@@ -48,21 +49,15 @@ class WebhookEndpoint:
         self._post, self._stop = post, stop
         self._which = EventFilter.of(self.settings.types, self.settings.sources, self.settings.destinations)
         self._fault = Recurring(log, "webhook", webhook=name)
-        self._lock = Lock()
-        record = context.catalog.webhooks().get(name)
-        if record is None:  # it gets the events from now on
-            record = WebhookRecord(name, self._catalog.last_event(), updated_at=self._clock.now())
-            self._catalog.save_webhook(record)
-        self._record = record
-        self._changes = 0
-        """How often a client has changed the record: what was sent before that does not count."""
+        self._notifier, self._heard = context.notifier, context.notifier.notifications
+        self._record = begun(self._catalog, self._clock, name)
+        """What it has read or saved last. What was sent before a client changed it does not count."""
         self._is_saved = True
         """Whether the catalog has the record."""
         self._has_queued = True
+        self._requeues = self._record.requeues
         self._accepted: list[int] = []
         """The dead letters that the receiver accepted and that the catalog still has."""
-
-    # --- for clients ------------------------------------------------------------------------------------------------
 
     @property
     def record(self) -> WebhookRecord:
@@ -73,27 +68,6 @@ class WebhookEndpoint:
     def behind(self) -> int:
         """The number of events in the log after the last one that is done, selected or not."""
         return max(0, self._catalog.last_event() - self._record.position)
-
-    def enable(self) -> WebhookRecord:
-        """Send events (again), without waiting for the next attempt."""
-        return self._change(state=WebhookState.ACTIVE)
-
-    def rewind(self, after: int) -> WebhookRecord:
-        """Send the events after a number again, or skip those up to it. Those that were removed are left out."""
-        return self._change(position=min(after, self._catalog.last_event()))
-
-    def requeue(self, events: Sequence[int] | None) -> int:
-        """Send dead letters (None: all) again; return how many."""
-        queued = self._catalog.queue_dead_letters(self.name, events, self._clock.now())
-        self._has_queued = True
-        return queued
-
-    def _change(self, **changes: object) -> WebhookRecord:
-        with self._lock:
-            self._changes += 1
-            fresh = {"attempts": 0, "failing_since": None, "next_attempt_at": 0, "reason": None}
-            self._save(replace(self._record, **fresh, **changes))  # type: ignore[arg-type]
-            return self._record
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
@@ -108,27 +82,41 @@ class WebhookEndpoint:
 
     def step(self) -> bool:
         """Send some of the events that are due. Return whether there may be more that are due now."""
+        self._look()
         if self.due_in() != 0.0:
             return False
-        with self._lock:
-            if not self._is_saved:
-                self._save(self._record)
+        if not self._is_saved:
+            self._save(self._record)
         if self._has_queued and not self._send_queued():
             return False
-        changes, before = self._changes, self._record.position
+        changes, before = self._record.changes, self._record.position
         events = self._catalog.events_after(before, AT_ONCE)
         reached = before
         for event in events:
-            if self._stop.is_set() or self._changes != changes:
+            if self._stop.is_set() or self._is_changed(changes):
                 break
             if self._which.selects(event) and not self._send(event, reached, changes):
                 return self.due_in() == 0.0
             reached = event.number
-        with self._lock:
-            if self._changes == changes and reached != self._record.position:
-                self._record = replace(self._record, position=reached)
-                self._save(self._record)
+        if self._record.changes == changes and reached != self._record.position:
+            self._record = replace(self._record, position=reached)
+            self._save(self._record)
         return bool(events)
+
+    def _look(self) -> None:
+        """Read what clients have changed since the last look."""
+        self._heard = self._notifier.notifications
+        known = begun(self._catalog, self._clock, self.name)
+        if known.changes != self._record.changes:
+            self._record, self._is_saved = known, True
+        self._has_queued = self._has_queued or known.requeues != self._requeues
+        self._requeues = known.requeues
+
+    def _is_changed(self, changes: int) -> bool:
+        """Tell whether a client has changed the record, as far as this process has heard."""
+        if self._notifier.notifications != self._heard:
+            self._look()
+        return self._record.changes != changes
 
     def _send(self, event: EventRecord, reached: int, changes: int) -> bool:
         """Send an event; return whether it was taken. If not, all before is recorded, and when to try again."""
@@ -136,10 +124,9 @@ class WebhookEndpoint:
         if answer.outcome is WebhookOutcome.DELIVERED:
             self._worked(changes)
             return True
-        with self._lock:
-            if self._changes == changes:
-                self._record = replace(self._record, position=max(reached, self._record.position))
-                self._failed(answer, event)
+        if not self._is_changed(changes):
+            self._record = replace(self._record, position=max(reached, self._record.position))
+            self._failed(answer, event)
         return False
 
     def _attempt(self, event: EventRecord) -> WebhookAnswer:
@@ -158,11 +145,8 @@ class WebhookEndpoint:
         return answer
 
     def _worked(self, changes: int) -> None:
-        if self._record.failing_since is None:
-            return
-        with self._lock:
-            if self._changes == changes:
-                self._record = replace(self._record, attempts=0, failing_since=None, next_attempt_at=0, reason=None)
+        if self._record.failing_since is not None and self._record.changes == changes:
+            self._record = replace(self._record, attempts=0, failing_since=None, next_attempt_at=0, reason=None)
 
     def _failed(self, answer: WebhookAnswer, event: EventRecord) -> None:
         """Record a failure, and give up what is too old."""
@@ -177,7 +161,7 @@ class WebhookEndpoint:
         if since > too_old or not self._is_old(event, too_old):
             self._save(record)
         elif answer.outcome is WebhookOutcome.REFUSED:
-            fresh = WebhookRecord(self.name, event.number)
+            fresh = WebhookRecord(self.name, event.number, changes=self._record.changes)
             self._bury(fresh, [event], answer)
         else:
             self._bury_all(record, too_old, answer)
@@ -197,13 +181,13 @@ class WebhookEndpoint:
 
     def _bury_all(self, record: WebhookRecord, too_old: int, answer: WebhookAnswer) -> None:
         """Give up all events up to a time."""
-        self._save(record)
-        while events := self._catalog.events_after(record.position, BURIED_AT_ONCE):
+        is_unchanged = self._save(record)
+        while is_unchanged and (events := self._catalog.events_after(record.position, BURIED_AT_ONCE)):
             old = list(takewhile(lambda event: self._is_old(event, too_old), events))
             if not old:
                 break
             record = replace(record, position=old[-1].number)
-            self._bury(record, [event for event in old if self._which.selects(event)], answer)
+            is_unchanged = self._bury(record, [event for event in old if self._which.selects(event)], answer)
             if len(old) < len(events):
                 break
 
@@ -211,24 +195,30 @@ class WebhookEndpoint:
         """Tell whether an event is from a time before, or from one that a clock told which was ahead."""
         return event.time <= too_old or event.time > self._clock.now()
 
-    def _bury(self, record: WebhookRecord, events: Sequence[EventRecord], answer: WebhookAnswer) -> None:
+    def _bury(self, record: WebhookRecord, events: Sequence[EventRecord], answer: WebhookAnswer) -> bool:
         now = self._clock.now()
-        self._save(record, [DeadLetter(self.name, event, now, answer.reason or "") for event in events])
+        if not self._save(record, [DeadLetter(self.name, event, now, answer.reason or "") for event in events]):
+            return False
         self._metrics.webhook_given_up.labels(self.name).inc(len(events))
         log.error("webhook_gave_up", webhook=self.name, count=len(events), reason=answer.reason)
+        return True
 
-    def _save(self, record: WebhookRecord, dead: Sequence[DeadLetter] = ()) -> None:
+    def _save(self, record: WebhookRecord, dead: Sequence[DeadLetter] = ()) -> bool:
+        """Save the record and dead letters. Return False, and take over the client's record, if one has changed it."""
         record = replace(record, updated_at=self._clock.now())
         self._is_saved = False
-        self._catalog.save_webhook(record, dead)
+        is_unchanged = self._catalog.save_webhook(record, dead)
         self._record, self._is_saved = record, True
+        if not is_unchanged:
+            self._look()
+        return is_unchanged
 
     # --- dead letters that are sent again ---------------------------------------------------------------------------
 
     def _send_queued(self) -> bool:
         """Send the dead letters that clients have queued; return whether sending of the log may continue."""
         self._has_queued = is_done = False
-        changes, after = self._changes, 0
+        changes, after = self._record.changes, 0
         try:
             self._drop_accepted()
             while letters := self._catalog.dead_letters(self.name, after, AT_ONCE, queued=True):
@@ -255,14 +245,12 @@ class WebhookEndpoint:
             self._drop_accepted()
             return True
         now = self._clock.now()
-        with self._lock:
-            since = max(self._record.failing_since or now, letter.queued_at or now)
-            is_over = answer.outcome is WebhookOutcome.REFUSED or since <= now - microseconds(self.settings.give_up)
-            back = [DeadLetter(self.name, letter.event, now, RETURNED + (answer.reason or ""))] if is_over else []
-            if answer.outcome is WebhookOutcome.REFUSED:
-                self._save(self._record, back)
-                return True
-            record = self._put_off(answer, now)
-            state = WebhookState.DISABLED if answer.outcome is WebhookOutcome.GONE else record.state
-            self._save(replace(record, state=state), back)
+        since = max(self._record.failing_since or now, letter.queued_at or now)
+        is_over = answer.outcome is WebhookOutcome.REFUSED or since <= now - microseconds(self.settings.give_up)
+        back = [DeadLetter(self.name, letter.event, now, RETURNED + (answer.reason or ""))] if is_over else []
+        if answer.outcome is WebhookOutcome.REFUSED:
+            return self._save(self._record, back)
+        record = self._put_off(answer, now)
+        state = WebhookState.DISABLED if answer.outcome is WebhookOutcome.GONE else record.state
+        self._save(replace(record, state=state), back)
         return False

@@ -7,12 +7,14 @@ from threading import Event
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from app.model.records import EventRecord
 from app.model.webhook_state import WebhookState
 from app.observe import Recurring, logger
 from app.service.context import ServiceContext
+from app.service.events.current_logs import CurrentLogs
 from app.service.threads import Worker
 from app.service.webhooks.webhook import WebhookEndpoint
-from app.service.webhooks.webhook_request import Poster
+from app.service.webhooks.webhook_request import Poster, WebhookAnswer
 
 IDLE_SECONDS: Final = 1.0
 """How often the event log is read when nothing in this process has logged an event: another process may have."""
@@ -29,6 +31,7 @@ class Webhooks:
         self._settings = context.settings.webhooks
         self.endpoints: dict[str, WebhookEndpoint] = {}
         self._posters = {name: Poster(settings) for name, settings in self._settings.items()}
+        self._logs = CurrentLogs(context.catalog)
         by_host: dict[tuple[str, int], list[str]] = defaultdict(list)
         for name, settings in self._settings.items():
             parts = urlsplit(settings.url)
@@ -39,17 +42,12 @@ class Webhooks:
             for (host, port), names in by_host.items()
         }
 
-    def open(self) -> None:
-        """Read how far each webhook has got. Call it once the catalog belongs to this process."""
-        logs = self._context.catalog.event_logs()
         for name, poster in self._posters.items():
-            post = partial(poster.post, logs)
-            self.endpoints[name] = WebhookEndpoint(name, self._context, post, self._stop)
+            self.endpoints[name] = WebhookEndpoint(name, context, partial(self._post, poster), stop)
             self._observe(self.endpoints[name])
 
-    def wake(self) -> None:
-        """Wake the threads, as a client has changed a webhook."""
-        self._context.notifier.notify()
+    def _post(self, poster: Poster, event: EventRecord, now: int) -> WebhookAnswer:
+        return poster.post(self._logs.covering(event.number), event, now)
 
     def _run(self, names: list[str]) -> None:
         endpoints = [self.endpoints[name] for name in names]

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.model.errors import CatalogError, DamagedError, GatewayError, LimitExceeded, StoreFull
+from app.model.errors import CatalogError, DamagedError, GatewayError, LimitExceeded, NotArchived, StoreFull
 from app.observe import logger
 from app.ports import BadCursor
 from app.service.conversion import Busy
@@ -61,6 +61,7 @@ _HANDLED: Mapping[type[Exception], Callable[[Any], Problem]] = {
     StoreFull: lambda _: Problem("storage-full", "the content store is full"),
     DamagedError: lambda error: Problem("damaged", f"the content is not served: {error}"),
     CatalogError: lambda _: _unavailable("the catalog"),
+    NotArchived: lambda error: Problem("unavailable", str(error), {"Retry-After": RETRY_SECONDS}),
     GatewayError: lambda _: _unavailable("the journal or the content store"),
     Busy: lambda error: Problem("busy", str(error), {"Retry-After": RETRY_SECONDS}),
     TooManyUploads: lambda error: Problem("too-many-uploads", str(error), {"Retry-After": "60"}),

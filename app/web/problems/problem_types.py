@@ -249,6 +249,13 @@ _TABLE = (
         "Its configuration or its token endpoint cannot be read at present; try again, or sign in with an API key.",
     ),
     ProblemType(
+        "not-served",
+        503,
+        "This process does not serve REST",
+        "The gateway is divided among processes; `detail` has the roles of this one. Send requests to those with the "
+        "role `serve`.",
+    ),
+    ProblemType(
         "busy",
         503,
         "The gateway is busy",

@@ -8,7 +8,7 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from app.model.access import Principal
-from app.model.event_logs import EventFilter
+from app.model.event_logs import EventFilter, EventLogs
 from app.model.records import EventRecord
 from app.service.access.authentication import Authenticator
 from app.web.dependencies.caller import CallerDep, LinkDep
@@ -80,11 +80,12 @@ async def stream_events(
         raise Problem("invalid", str(error), errors=[{"parameter": "type", "detail": str(error)}]) from None
     feed: Feed = request.app.state.feed
     newest = await run_in_threadpool(gateway.catalog.last_event)
+    logs = await run_in_threadpool(feed.logs.covering, newest)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
     principal = caller.principal
     authenticator: Authenticator = request.app.state.authenticator
     is_current = partial(authenticator.is_current, principal)
-    begin = _number(feed, last_event_id, after, newest)
+    begin = _number(logs, last_event_id, after, newest)
     return StreamingResponse(
         feed.stream(begin, which, partial(_is_visible, principal), is_current), 200, headers, "text/event-stream"
     )
@@ -97,13 +98,13 @@ def _is_visible(principal: Principal, event: EventRecord) -> bool:
     return principal.sources is None or principal.knows_source(str(event.data.get("source")))
 
 
-def _number(feed: Feed, last_event_id: str | None, after: str | None, newest: int) -> int:
+def _number(logs: EventLogs, last_event_id: str | None, after: str | None, newest: int) -> int:
     """Return the number of the event that a client has seen last; without one, of the newest. Raises Problem."""
     asked = after if last_event_id is None else last_event_id
     if asked is None:
         return newest
     try:
-        number = feed.logs.number(asked)
+        number = logs.number(asked)
     except ValueError as error:
         where = {"parameter": "after"} if last_event_id is None else {"header": "Last-Event-ID"}
         raise Problem("invalid", str(error), errors=[{**where, "detail": str(error)}]) from None

@@ -13,6 +13,8 @@ from app.web.dependencies.request_gateway import GatewayDep
 from app.web.problems import responses
 from app.web.server.thread_pools import pools_of, run_in
 
+METRICS_PATH = "/metrics"
+
 router = APIRouter(tags=["operations"])
 
 
@@ -61,7 +63,7 @@ async def ready_to_receive(request: Request, gateway: GatewayDep, caller: Reader
 
 
 @router.get(
-    "/metrics",
+    METRICS_PATH,
     operation_id="metrics",
     response_class=Response,
     responses={200: {"content": {"text/plain": {}}}, **responses("unauthorized", "forbidden")},

@@ -12,6 +12,7 @@ from app.model.times import to_time
 from app.service.gateway import Gateway
 from app.service.monitoring.catalog_watch import AGES, CountsSnapshot
 from app.service.monitoring.history import SECONDS_A_POINT
+from app.settings import Role
 from app.web.dependencies.caller import CallerDep
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.http.entity_tags import weak_tag
@@ -134,7 +135,7 @@ class JournalSummary(BaseModel):
         segments = gateway.journal.segments()
         return cls(
             size=sum(segment.size for segment in segments),
-            free_bytes=gateway.journal.free_bytes(),
+            free_bytes=gateway.receiving.free_bytes(),
             reserve_bytes=gateway.settings.limits.free_bytes,
             segments=len(segments),
         )
@@ -173,7 +174,9 @@ class SummaryView(BaseModel):
     )
     quarantine: OpenQuarantine
     partials_by_age: list[AgeCount]
-    journal: JournalSummary | None = Field(description="null for a caller with limits")
+    journal: JournalSummary | None = Field(
+        description="null for a caller with limits, and where this process does not receive"
+    )
     history: HistoryView
 
 
@@ -209,7 +212,7 @@ def get_summary(gateway: GatewayDep, caller: CallerDep, response: Response) -> S
             AgeCount(under_seconds=seconds, count=sum(counts[at] for counts in waiting))
             for at, seconds in enumerate((*AGES, None))
         ],
-        journal=None if who.is_limited else JournalSummary.of(gateway),
+        journal=None if who.is_limited or Role.RECEIVE not in gateway.settings.roles else JournalSummary.of(gateway),
         history=HistoryView(
             seconds_per_point=SECONDS_A_POINT,
             points=[HistoryPoint(time=to_time(point.time), **point.activity._asdict()) for point in points],

@@ -14,7 +14,6 @@ from app.model.webhook_state import DeadLetter, WebhookState
 from app.ports import BadCursor, Page
 from app.service.events.event_entries import cloud_event
 from app.service.gateway import Gateway
-from app.service.webhooks.webhook import WebhookEndpoint
 from app.web.dependencies.caller import CallerDep, require_unlimited
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep
 from app.web.http.json_body import read_json, request_body
@@ -42,18 +41,19 @@ class WebhookView(BaseModel):
     links: Links
 
     @classmethod
-    def of(cls, endpoint: WebhookEndpoint, dead_letters: int, base: str) -> "WebhookView":
-        record, settings = endpoint.record, endpoint.settings
-        path = f"{base}/webhooks/{endpoint.name}"
+    def of(cls, gateway: Gateway, name: str, dead_letters: int, base: str) -> "WebhookView":
+        desk = gateway.webhooks
+        record, settings = desk.record(name), desk.settings[name]
+        path = f"{base}/webhooks/{name}"
         return cls(
-            name=endpoint.name,
+            name=name,
             url=urlsplit(settings.url)._replace(query="").geturl(),
             state=record.state,
             types=settings.types,
             sources=settings.sources,
             destinations=settings.destinations,
             last_event=record.position,
-            behind=endpoint.behind,
+            behind=desk.behind(record),
             dead_letters=dead_letters,
             attempts=record.attempts,
             failing_since=optional_time(record.failing_since),
@@ -117,16 +117,14 @@ _NAMED = [Depends(_named)]
 def list_webhooks(gateway: GatewayDep, base: BaseDep) -> PageView[WebhookView]:
     """List the configured webhooks by name."""
     counts = gateway.catalog.dead_letter_counts()
-    endpoints = sorted(gateway.webhooks.endpoints.items())
-    return PageView(
-        items=[WebhookView.of(endpoint, counts.get(name, 0), base) for name, endpoint in endpoints], next=None
-    )
+    names = sorted(gateway.webhooks.settings)
+    return PageView(items=[WebhookView.of(gateway, name, counts.get(name, 0), base) for name in names], next=None)
 
 
 @router.get("/{name}", operation_id="get_webhook", responses=responses("not-found", "invalid"))
 def get_webhook(name: Name, gateway: GatewayDep, base: BaseDep) -> WebhookView:
     """Return one webhook."""
-    return _view(gateway, _endpoint(gateway, name), base)
+    return _view(gateway, _known(gateway, name), base)
 
 
 @router.post(
@@ -137,10 +135,8 @@ def get_webhook(name: Name, gateway: GatewayDep, base: BaseDep) -> WebhookView:
 )
 def enable_webhook(name: Name, gateway: GatewayDep, base: BaseDep) -> WebhookView:
     """Send events to a webhook that was disabled by status 410, or try one at once that is failing."""
-    endpoint = _endpoint(gateway, name)
-    endpoint.enable()
-    gateway.webhooks.wake()
-    return _view(gateway, endpoint, base)
+    gateway.webhooks.enable(_known(gateway, name))
+    return _view(gateway, name, base)
 
 
 @router.post(
@@ -156,10 +152,8 @@ async def replay_webhook(name: Name, request: Request, gateway: GatewayDep, base
     replay = await read_json(request, Replay)
 
     def rewind() -> WebhookView:
-        endpoint = _endpoint(gateway, name)
-        endpoint.rewind(replay.after)
-        gateway.webhooks.wake()
-        return _view(gateway, endpoint, base)
+        gateway.webhooks.rewind(_known(gateway, name), replay.after)
+        return _view(gateway, name, base)
 
     return await run_in_threadpool(rewind)
 
@@ -167,11 +161,11 @@ async def replay_webhook(name: Name, request: Request, gateway: GatewayDep, base
 @router.get("/{name}/dead-letters", operation_id="list_dead_letters", responses=responses("not-found", "invalid"))
 def list_dead_letters(name: Name, gateway: GatewayDep, paging: PagingDep) -> PageView[DeadLetterView]:
     """List the events that were given up for a webhook, in the order of the event log."""
-    endpoint = _endpoint(gateway, name)
+    _known(gateway, name)
     after = paging.cursor or "0"
     if not (after.isascii() and after.isdigit() and len(after) <= 18):
         raise BadCursor(after)
-    letters = gateway.catalog.dead_letters(endpoint.name, int(after), paging.limit + 1)
+    letters = gateway.catalog.dead_letters(name, int(after), paging.limit + 1)
     following = str(letters[paging.limit - 1].event.number) if len(letters) > paging.limit else None
     page = Page(letters[: paging.limit], following)
     logs = gateway.catalog.event_logs()
@@ -187,9 +181,7 @@ def list_dead_letters(name: Name, gateway: GatewayDep, paging: PagingDep) -> Pag
 )
 def replay_dead_letters(name: Name, gateway: GatewayDep, events: Events = None) -> Count:
     """Send dead letters again, before newer events and in the order of the event log."""
-    queued = _endpoint(gateway, name).requeue(events)
-    gateway.webhooks.wake()
-    return Count(dead_letters=queued)
+    return Count(dead_letters=gateway.webhooks.requeue(_known(gateway, name), events))
 
 
 @router.delete(
@@ -200,14 +192,15 @@ def replay_dead_letters(name: Name, gateway: GatewayDep, events: Events = None) 
 )
 def delete_dead_letters(name: Name, gateway: GatewayDep, events: Events = None) -> Count:
     """Delete dead letters for ever."""
-    return Count(dead_letters=gateway.catalog.drop_dead_letters(_endpoint(gateway, name).name, events))
+    return Count(dead_letters=gateway.catalog.drop_dead_letters(_known(gateway, name), events))
 
 
-def _view(gateway: Gateway, endpoint: WebhookEndpoint, base: str) -> WebhookView:
-    return WebhookView.of(endpoint, gateway.catalog.dead_letter_counts().get(endpoint.name, 0), base)
+def _view(gateway: Gateway, name: str, base: str) -> WebhookView:
+    return WebhookView.of(gateway, name, gateway.catalog.dead_letter_counts().get(name, 0), base)
 
 
-def _endpoint(gateway: Gateway, name: str) -> WebhookEndpoint:
-    if (endpoint := gateway.webhooks.endpoints.get(name)) is None:
+def _known(gateway: Gateway, name: str) -> str:
+    """Return the name of a webhook of the settings. Raises Problem for any other name."""
+    if name not in gateway.webhooks.settings:
         raise Problem("not-found", f"there is no webhook {name!r} in the settings")
-    return endpoint
+    return name

@@ -14,9 +14,10 @@ from time import monotonic
 
 from starlette.concurrency import run_in_threadpool
 
-from app.model.event_logs import ALL, EventFilter, EventLogs
+from app.model.event_logs import ALL, EventFilter
 from app.model.records import EventRecord
 from app.observe import Recurring, logger
+from app.service.events.current_logs import CurrentLogs
 from app.service.events.event_entries import cloud_event
 from app.service.gateway import Gateway
 
@@ -36,7 +37,7 @@ class Feed:
         self._recent: deque[EventRecord] = deque(maxlen=KEPT)
         self._news = asyncio.Event()
         self._newest = 0
-        self.logs = EventLogs((), ())
+        self.logs = CurrentLogs(gateway.catalog)
         self._ended = False
         self._awaited: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
 
@@ -44,7 +45,6 @@ class Feed:
     async def running(self) -> AsyncIterator["Feed"]:
         """Follow the gateway's events within the block."""
         self._newest = await run_in_threadpool(self._gateway.catalog.last_event)
-        self.logs = await run_in_threadpool(self._gateway.catalog.event_logs)
         with ThreadPoolExecutor(1, "events") as executor:
             following = asyncio.create_task(self._follow(executor))
             try:
@@ -76,11 +76,18 @@ class Feed:
     def _wait(self) -> Sequence[EventRecord]:
         """Return the events after the newest one; wait up to `WAIT_SECONDS` for the first."""
         gateway, seen = self._gateway, self._gateway.notifier.notifications
-        events = gateway.catalog.events_after(self._newest, AT_ONCE)
+        events = self._after(self._newest)
         if events or gateway.draining:
             return events
         gateway.notifier.wait(seen, WAIT_SECONDS)
-        return gateway.catalog.events_after(self._newest, AT_ONCE)
+        return self._after(self._newest)
+
+    def _after(self, number: int) -> Sequence[EventRecord]:
+        """Return the events after a number, when the logs are known that identify them."""
+        events = self._gateway.catalog.events_after(number, AT_ONCE)
+        if events:
+            self.logs.covering(events[-1].number)
+        return events
 
     def _end(self) -> None:
         self._ended = True
@@ -152,10 +159,10 @@ class Feed:
                 del self._awaited[subject]
 
     def _identifier(self, number: int) -> bytes:
-        return self.logs.identify(number).encode()
+        return self.logs.known.identify(number).encode()
 
     def _encode(self, event: EventRecord) -> bytes:
-        data = json.dumps(cloud_event(event, self.logs)).encode()
+        data = json.dumps(cloud_event(event, self.logs.known)).encode()
         return b"id: %b\ndata: %b\n\n" % (self._identifier(event.number), data)
 
     async def _behind(self, after: int) -> Sequence[EventRecord]:
@@ -163,7 +170,7 @@ class Feed:
             return ()
         if self._recent and self._recent[0].number <= after + 1:
             return [event for event in self._recent if event.number > after]
-        return await run_in_threadpool(self._gateway.catalog.events_after, after, AT_ONCE)
+        return await run_in_threadpool(self._after, after)
 
 
 def _set_all(signals: Iterable[asyncio.Event]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from adapters.arrow_journal import ArrowJournal
 from app.model.attachment import AttachmentState
-from app.service.retention.sweeper import Sweeper
+from app.service.receiving.journal_upkeep import JournalUpkeep
 from tests.cli.conftest import Run
 from tests.cli.repairing.conftest import Fsck
 from tests.support.kept import Kept
@@ -50,5 +50,5 @@ def test_segments_are_retired_only_when_all_is_recorded(kept: Kept) -> None:
         before = len(context.journal.segments())
         assert before > 1
         with pytest.raises(OSError, match="no room"):
-            Sweeper(context, before_retiring=fail).retire_segments()
+            JournalUpkeep(context, before_retiring=fail).retire_segments()
         assert len(context.journal.segments()) == before

@@ -4,6 +4,7 @@ from tests.contracts.catalog.checkpoints import Checkpoints
 from tests.contracts.catalog.deliveries import Deliveries
 from tests.contracts.catalog.finishing import Finishing
 from tests.contracts.catalog.keys_and_webhooks import KeysAndWebhooks
+from tests.contracts.catalog.leases import Leases
 from tests.contracts.catalog.listing import Listing
 from tests.contracts.catalog.numbering import Numbering
 from tests.contracts.catalog.packed import PackedRows
@@ -12,6 +13,6 @@ from tests.contracts.catalog.round_trips import RoundTrips
 
 
 class CatalogContract(
-    Checkpoints, PackedRows, Numbering, Finishing, Retention, KeysAndWebhooks, Listing, Deliveries, RoundTrips
+    Checkpoints, PackedRows, Numbering, Finishing, Retention, KeysAndWebhooks, Leases, Listing, Deliveries, RoundTrips
 ):
     """Inherited by an adapter's tests, which give the fixture `catalog`: an empty one."""

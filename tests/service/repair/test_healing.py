@@ -21,7 +21,7 @@ from app.service.assembling.assembler import Assembler
 from app.service.content.content_damage import Damages
 from app.service.content.content_service import Contents
 from app.service.content.settling import Settler
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.finishing.finisher import Finisher
 from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.repair.healing import Healer
@@ -64,7 +64,7 @@ def made(kind: str) -> Sent:
 class Running:
     """The parts of a gateway that assemble, serve and heal, one step after the other."""
 
-    def __init__(self, context: ServiceContext) -> None:
+    def __init__(self, context: ReceiverContext) -> None:
         self.context, self.stop = context, Event()
         self.damages = Damages(context)
         self.contents = Contents(context, self.damages)

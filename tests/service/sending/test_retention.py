@@ -7,7 +7,7 @@ import pytest
 
 from app.model.attachment import DeliveryState
 from app.service.retention.removal import Remover, RetentionClock
-from app.service.retention.sweeper import Sweeper
+from app.service.sending.abandoned_uploads import drop_abandoned_uploads
 from tests.service.sending.test_changing import World, world
 from tests.service.sending.test_deliveries import FILE
 
@@ -65,5 +65,5 @@ def test_what_a_crash_leaves_of_them_is_removed_at_the_next_start(
         with pytest.raises(KeyboardInterrupt):
             retaining.drop_deliveries()
     assert [world.context.catalog.delivery(each) for each in ("d1", "d2")] == [None, None]
-    Sweeper(world.context).drop_abandoned_uploads()
+    drop_abandoned_uploads(world.context)
     assert world.objects() == []

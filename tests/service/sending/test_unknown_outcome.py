@@ -6,7 +6,7 @@ import pytest
 
 from app.model.attachment import DeliveryState
 from app.model.errors import CatalogError
-from app.service.retention.sweeper import Sweeper
+from app.service.sending.abandoned_uploads import drop_abandoned_uploads
 from tests.service.sending.test_changing import World, world
 
 __all__ = ["world"]
@@ -56,7 +56,7 @@ def test_one_of_which_nothing_is_known_keeps_its_content(
         with pytest.raises(CatalogError, match="the catalog is away"):
             world.submitted(10)
     assert world.objects() == ["outgoing/d1/0"]
-    Sweeper(world.context).drop_abandoned_uploads()
+    drop_abandoned_uploads(world.context)
     assert world.objects() == (["outgoing/d1/0"] if is_written else [])
     world.step()
     delivery = world.context.catalog.delivery("d1")

@@ -17,7 +17,7 @@ from app.codecs.sas.dialect import DIALECTS
 from app.dataset import side_columns
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.records import DeliveryRecord, FramingOptions, OutgoingAttachment
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.sending.framer import Framer
 from app.service.sending.outbox import framing_options
 from app.service.sending.upload_conversion import ConversionRequest, ConvertedFile, convert_and_store, target_of
@@ -48,7 +48,7 @@ def destination(dialect: str, encoding: int, ccsid: int = 1208, **more: Any) -> 
 
 
 def prepared(
-    context: ServiceContext, data: bytes, name: str, to: Destination, request: ConversionRequest = AS_FOUND
+    context: ReceiverContext, data: bytes, name: str, to: Destination, request: ConversionRequest = AS_FOUND
 ) -> ConvertedFile:
     """A file that was uploaded, made a data set for a destination."""
     with context.store.create("outgoing/d/upload") as target:
@@ -57,7 +57,7 @@ def prepared(
     return convert_and_store(context.store, uploaded, request, target_of(to, 1 << 30), "outgoing/d/1")
 
 
-def queued(context: ServiceContext, made_of: ConvertedFile) -> DeliveryRecord:
+def queued(context: ReceiverContext, made_of: ConvertedFile) -> DeliveryRecord:
     empty = delivery(context, [])
     attachment = OutgoingAttachment(
         bytes([1]) * 16,
@@ -74,7 +74,7 @@ def queued(context: ServiceContext, made_of: ConvertedFile) -> DeliveryRecord:
     return replace(empty, attachments=(attachment,))
 
 
-def there_and_back(context: ServiceContext, made_of: ConvertedFile, cut: FramingOptions) -> pa.Table:
+def there_and_back(context: ReceiverContext, made_of: ConvertedFile, cut: FramingOptions) -> pa.Table:
     """The table of a data set that was sent, received in any order and decoded."""
     assert made_of.definition.errors == ()
     messages = list(Framer(cut, context.store).frame(queued(context, made_of)))

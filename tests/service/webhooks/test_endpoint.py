@@ -11,9 +11,10 @@ import pytest
 from app.model.errors import CatalogError
 from app.model.records import Checkpoint, EventRecord, NewEvent
 from app.model.webhook_state import WebhookState
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext
 from app.service.retention.removal import Remover, RetentionClock
 from app.service.webhooks.webhook import WebhookEndpoint
+from app.service.webhooks.webhook_desk import WebhookDesk
 from app.service.webhooks.webhook_request import WebhookAnswer, WebhookOutcome
 from app.testing.gateway_stages import ManualClock, service_context
 from tests.support.webhook_receiver import SECRET
@@ -42,8 +43,9 @@ class Receiver:
 class World:
     """A catalog, a clock, a receiver, and an endpoint between them."""
 
-    def __init__(self, context: ServiceContext, clock: ManualClock) -> None:
+    def __init__(self, context: ReceiverContext, clock: ManualClock) -> None:
         self.context, self.clock, self.receiver = context, clock, Receiver()
+        self.desk = WebhookDesk(context)
         self.endpoint = self.begin()
 
     def begin(self) -> WebhookEndpoint:
@@ -212,7 +214,7 @@ def test_dead_letters_are_sent_again_before_newer_events(world: World) -> None:
     world.give_up(3)
     assert world.dead() == [2, 3, 4]
     world.happen()
-    assert world.endpoint.requeue([2, 4]) == 2
+    assert world.desk.requeue("hook", [2, 4]) == 2
     world.clock.advance(10)
     world.run()
     assert world.dead() == [2, 3, 4], "they stay until they are taken"
@@ -231,7 +233,7 @@ def test_a_dead_letter_that_is_refused_again_is_dead_again(world: World) -> None
     world.clock.advance(3 * DAY)
     world.run()
     world.happen()
-    world.endpoint.requeue(None)
+    world.desk.requeue("hook", None)
     world.run()
     assert (world.receiver.taken, world.dead()) == ([3, 4], [2])
     (letter,) = world.context.catalog.dead_letters("hook", 0, 9)
@@ -274,7 +276,7 @@ def test_dead_letters_are_sent_once_while_the_catalog_cannot_drop_them(world: Wo
     world.give_up(2)
     world.receiver.answer = lambda _event: WebhookAnswer(WebhookOutcome.DELIVERED)
     world.clock.advance(10)
-    world.endpoint.requeue(None)
+    world.desk.requeue("hook", None)
     step_while_failing(world, "drop_dead_letters")
     assert world.receiver.taken == [2]
     world.run()
@@ -291,7 +293,7 @@ def test_gone_disables_until_a_client_enables(world: World) -> None:
     world.run()
     assert world.receiver.asked == [2]
     world.receiver.answer = lambda _event: WebhookAnswer(WebhookOutcome.DELIVERED)
-    world.endpoint.enable()
+    world.desk.enable("hook")
     world.run()
     assert world.receiver.taken == [2]
 
@@ -299,7 +301,7 @@ def test_gone_disables_until_a_client_enables(world: World) -> None:
 def test_a_client_rewinds_also_while_an_event_is_under_way(world: World) -> None:
     def rewinding(event: EventRecord) -> WebhookAnswer:
         if event.number == 4 and world.receiver.asked.count(4) == 1:
-            world.endpoint.rewind(1)
+            world.desk.rewind("hook", 1)
         return WebhookAnswer(WebhookOutcome.DELIVERED)
 
     world.receiver.answer = rewinding

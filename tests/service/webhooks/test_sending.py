@@ -7,6 +7,7 @@ from app.model.records import Checkpoint, NewEvent
 from app.service.webhooks import webhook_threads
 from app.testing.waiting import until
 from tests.support.mosquitto import free_port
+from tests.support.roles import term
 from tests.support.webhook_receiver import SECRET, Answered, WebhookReceiver
 from tests.web.stock import Stock
 
@@ -32,7 +33,7 @@ def test_a_receiver_that_was_away_gets_every_event_in_order_with_valid_signature
     stock = Stock(tmp_path, webhooks=hooks(port))
     stock.gateway.start()
     happen(stock, range(50))
-    until(lambda: stock.gateway.webhooks.endpoints["hook"].record.attempts > 2)
+    until(lambda: stock.gateway.webhooks.record("hook").attempts > 2)
     flaky = Random(7)
     seen: list[tuple[str, int]] = []
     forged: list[str] = []
@@ -68,13 +69,13 @@ def test_two_webhooks_of_one_host_share_a_thread_and_one_that_fails_stops_no_oth
         good = hooks(receiver.port)
         bad = hooks(receiver.port, secrets=["whsec_" + "A" * 32])
         stock = Stock(tmp_path, webhooks={"good": good["hook"], "bad": bad["hook"]})
-        assert [each.name for each in stock.gateway._workers if each.name.startswith("webhooks")] == [
+        stock.gateway.start()
+        assert [each.name for each in term(stock.gateway).workers if each.name.startswith("webhooks")] == [
             f"webhooks 127.0.0.1:{receiver.port}"
         ]
-        stock.gateway.start()
         happen(stock, range(30))
         until(lambda: receiver.numbers() == list(range(1, 31)))
-        until(lambda: stock.gateway.webhooks.endpoints["bad"].record.attempts > 1)
+        until(lambda: stock.gateway.webhooks.record("bad").attempts > 1)
         checks = stock.gateway.health().checks
         assert (checks["webhook good"]["ok"], checks["webhook bad"]["ok"]) == (True, False)
         text = stock.gateway.metrics.text().decode()

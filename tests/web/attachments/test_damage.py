@@ -118,7 +118,7 @@ def test_damage_of_a_deleted_attachment_is_forgotten(
 
     def deleted_just_before(*arguments: Any) -> bool:
         assert stock.gateway.deletion.attachment(record.id)
-        stock.gateway.event_log.write()
+        stock.gateway.events.read()
         return mark_damaged(*arguments)
 
     if found == "while":
@@ -128,7 +128,7 @@ def test_damage_of_a_deleted_attachment_is_forgotten(
         assert_refused(get(http, record))
         assert "attachment_gateway_damaged_attachments 1.0" in http.get("/metrics").text
         assert http.delete(f"/v1/attachments/{record.id}").status_code == 204
-        stock.gateway.event_log.write()
+        stock.gateway.events.read()
     assert http.get("/health/live").json()["checks"]["content"]["ok"]
     assert "attachment_gateway_damaged_attachments 0.0" in http.get("/metrics").text
 

@@ -299,23 +299,7 @@ def upgrade() -> None:
         sqlite_where=sa.text("waited_as IS NOT NULL"),
         postgresql_where=sa.text("waited_as IS NOT NULL"),
     )
-    op.create_table(
-        "pipeline_runs",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("kind", sa.Text(), nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("began_at", sa.BigInteger(), nullable=False),
-        sa.Column("ended_at", sa.BigInteger()),
-        sa.Column("messages", sa.BigInteger(), nullable=False),
-        sa.Column("attachments", sa.BigInteger(), nullable=False),
-        sa.Column("refused", sa.BigInteger(), nullable=False),
-        sa.Column("quarantined", sa.BigInteger(), nullable=False),
-        sa.Column("rows", sa.BigInteger(), nullable=False),
-        sa.Column("error", sa.Text()),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_pipeline_runs")),
-        comment="the newest runs of the pipeline on Spark",
-    )
-    op.create_index(op.f("ix_pipeline_runs_began_at_id"), "pipeline_runs", ["began_at", "id"])
+    _create_what_processes_do()
     progress = op.create_table(
         "progress",
         sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
@@ -393,6 +377,8 @@ def upgrade() -> None:
         sa.Column("next_attempt_at", sa.BigInteger(), nullable=False),
         sa.Column("reason", sa.Text()),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.Column("changes", sa.BigInteger(), nullable=False, comment="how often a client has changed it"),
+        sa.Column("requeues", sa.BigInteger(), nullable=False, comment="how often a client has queued dead letters"),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_webhooks")),
     )
     op.create_table(
@@ -446,6 +432,38 @@ def upgrade() -> None:
     _insert_first_rows(progress, logs)
 
 
+def _create_what_processes_do() -> None:
+    op.create_table(
+        "leases",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("holder", sa.Text(), nullable=False, comment="the process that took it last"),
+        sa.Column("epoch", sa.BigInteger(), nullable=False, comment="how often it was taken"),
+        sa.Column(
+            "until", sa.BigInteger(), nullable=False, comment="its end in microseconds, by the clock of the database"
+        ),
+        sa.Column("note", sa.BigInteger(), comment="what a holder leaves to the next one"),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_leases")),
+        comment="what one process at a time may do; a row stays for ever, as its epoch is a fence",
+    )
+    op.create_table(
+        "pipeline_runs",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("began_at", sa.BigInteger(), nullable=False),
+        sa.Column("ended_at", sa.BigInteger()),
+        sa.Column("messages", sa.BigInteger(), nullable=False),
+        sa.Column("attachments", sa.BigInteger(), nullable=False),
+        sa.Column("refused", sa.BigInteger(), nullable=False),
+        sa.Column("quarantined", sa.BigInteger(), nullable=False),
+        sa.Column("rows", sa.BigInteger(), nullable=False),
+        sa.Column("error", sa.Text()),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_pipeline_runs")),
+        comment="the newest runs of the pipeline on Spark",
+    )
+    op.create_index(op.f("ix_pipeline_runs_began_at_id"), "pipeline_runs", ["began_at", "id"])
+
+
 def _insert_first_rows(progress: sa.Table, logs: sa.Table) -> None:
     op.bulk_insert(progress, [{"id": 1}])
     op.bulk_insert(logs, [{"name": token_hex(4), "begins_after": 0}])
@@ -470,6 +488,7 @@ def downgrade() -> None:
         "deliveries",
         "dead_letters",
         "counting",
+        "leases",
         "attachments",
         "api_keys",
     ):

@@ -1,0 +1,84 @@
+"""Leases, and the fence that keeps a former holder from writing."""
+
+from copy import copy
+from typing import Any, Self
+
+from sqlalchemy import Connection, select, update
+
+from adapters.sql_catalog.database_clock import now_of
+from adapters.sql_catalog.parts.part import CatalogPart
+from adapters.sql_catalog.schema.catalog_tables import leases
+from app.model.errors import LeaseLost
+from app.ports import HeldLease, LeaseState
+
+_EPOCH = {
+    "sqlite": "SELECT holder, epoch FROM leases WHERE name = ?",
+    "postgresql": "SELECT holder, epoch FROM leases WHERE name = %s",
+}
+
+
+class LeasesPart(CatalogPart):
+    """`LeaseCatalog` of `app.ports.catalog` over SQL. Every change is durable on return."""
+
+    def take_lease(self, name: str, holder: str, seconds: float, *, at_once: bool = False) -> HeldLease | None:
+        with self._database.write(durable=True) as connection:
+            now = now_of(connection)
+            known = connection.execute(
+                select(leases.c.epoch, leases.c.note, (leases.c.until <= now).label("is_over")).where(
+                    leases.c.name == name
+                )
+            ).first()
+            if known is not None and not known.is_over and not at_once:
+                return None
+            epoch, note = (1, None) if known is None else (known.epoch + 1, known.note)
+            taken = {"holder": holder, "epoch": epoch, "until": now + _microseconds(seconds)}
+            added = self._database.insert(leases).values(name=name, note=None, **taken)
+            connection.execute(added.on_conflict_do_update(index_elements=["name"], set_=taken))
+        return HeldLease(name, holder, epoch, note)
+
+    def renew_lease(self, lease: HeldLease, seconds: float, note: int | None = None) -> bool:
+        return self._change_lease(lease, seconds, note)
+
+    def release_lease(self, lease: HeldLease, note: int | None = None) -> None:
+        self._change_lease(lease, 0.0, note)
+
+    def _change_lease(self, lease: HeldLease, seconds: float, note: int | None) -> bool:
+        """Set the end of a lease, unless somebody has taken it; return whether it was set."""
+        noted = {} if note is None else {"note": note}
+        with self._database.write(durable=True) as connection:
+            until = now_of(connection) + _microseconds(seconds)
+            same = (leases.c.name == lease.name, leases.c.holder == lease.holder, leases.c.epoch == lease.epoch)
+            return bool(connection.execute(update(leases).where(*same).values(until=until, **noted)).rowcount)
+
+    def lease(self, name: str) -> LeaseState | None:
+        with self._database.read() as connection:
+            left = (leases.c.until - now_of(connection)).label("left")
+            asked = select(leases.c.holder, leases.c.epoch, left).where(leases.c.name == name)
+            row = connection.execute(asked).first()
+        return None if row is None else LeaseState(row.holder, row.epoch, row.left / 1e6)
+
+    def under(self, lease: HeldLease) -> Self:
+        asked = _EPOCH[self._database.dialect]
+
+        def require_held(connection: Connection) -> None:
+            """Raise LeaseLost unless nobody has taken the lease since. This runs with every write, by the driver."""
+            cursor: Any = connection.connection.cursor()
+            try:
+                cursor.execute(asked, (lease.name,))
+                row = cursor.fetchone()
+            finally:
+                cursor.close()
+            if row is None or tuple(row) != (lease.holder, lease.epoch):
+                holder = "nobody" if row is None else f"{row[0]} with epoch {row[1]}"
+                raise LeaseLost(
+                    f"the lease {lease.name} of epoch {lease.epoch} is over: {holder} holds it, so {lease.holder} "
+                    "writes nothing more under it"
+                )
+
+        view = copy(self)
+        view._database = self._database.also_requiring(require_held)
+        return view
+
+
+def _microseconds(seconds: float) -> int:
+    return int(seconds * 1e6)

@@ -1,0 +1,44 @@
+"""Leases: which process does what only one may do at a time."""
+
+from typing import NamedTuple, Protocol
+
+
+class HeldLease(NamedTuple):
+    """A lease that a process has taken. `epoch` grows by one with each taking. `note` is what the holder before has
+    left; None if nobody has left anything."""
+
+    name: str
+    holder: str
+    epoch: int
+    note: int | None = None
+
+
+class LeaseState(NamedTuple):
+    """What the catalog knows of a lease: its last holder, that one's epoch, and the seconds until it ends, which are
+    negative after that."""
+
+    holder: str
+    epoch: int
+    seconds_left: float
+
+
+class LeaseCatalog(Protocol):
+    """Leases by name, each with the epoch of its last holder, which is kept for ever.
+
+    They end by the clock of the database. A holder counts from before it asked, by its own monotonic clock, and stops
+    earlier. What it writes all the same is refused (`Catalog.under`).
+    """
+
+    def take_lease(self, name: str, holder: str, seconds: float, *, at_once: bool = False) -> HeldLease | None:
+        """Take a lease for some seconds. Return None if another holder's has not ended; `at_once` takes it from that
+        one."""
+
+    def renew_lease(self, lease: HeldLease, seconds: float, note: int | None = None) -> bool:
+        """Have a lease end in some seconds from now, and leave a note, if there is one. Return False if somebody has
+        taken it since."""
+
+    def release_lease(self, lease: HeldLease, note: int | None = None) -> None:
+        """End a lease now, unless somebody has taken it since, and leave a note, if there is one."""
+
+    def lease(self, name: str) -> LeaseState | None:
+        """Return the state of a lease; None if nobody ever took it."""

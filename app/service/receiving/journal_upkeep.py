@@ -1,0 +1,74 @@
+"""The journal's own upkeep, by the process that writes it: old segments are sealed, and unneeded ones retired."""
+
+from collections.abc import Callable
+
+from app.model.errors import GatewayError
+from app.model.message import Position
+from app.observe import logger
+from app.ports import Segment
+from app.service.context import ReceiverContext
+from app.service.quarantine.quarantine_records import copy_quarantined
+from app.service.retention.removal import RetentionClock
+from app.settings import microseconds
+
+log = logger(__name__)
+
+
+class JournalUpkeep:
+    """Seals and retires segments.
+
+    `may_go` has the final decision on a segment that nothing needs. `before_retiring` is called before segments are
+    retired; when it raises, they stay.
+    """
+
+    def __init__(
+        self,
+        context: ReceiverContext,
+        may_go: Callable[[Segment], bool] = lambda _segment: True,
+        before_retiring: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._context, self._may_go, self._before_retiring = context, may_go, before_retiring
+        self._clock = RetentionClock(context.clock)
+
+    def seal_old_segment(self) -> None:
+        """Seal a segment that is old enough and that no append has ended."""
+        age = microseconds(self._context.settings.journal.segment_age)
+        self._context.journal.seal(self._context.clock.now() - age)
+
+    def retire_segments(self) -> None:
+        """Retire sealed journal segments that nothing needs and that are older than `retention.journal`.
+
+        The catalog may be written meanwhile. So the progress of assembly is read before the needed segments.
+
+        One that cannot be retired does not stop the others; the first error is raised after them.
+        """
+        progress = self._context.catalog.progress()
+        before = self._clock.before(self._context.settings.retention.journal)
+        if progress is None or before is None:
+            return
+        assembled = Position.unpack(progress).segment
+        old = [
+            segment.number
+            for segment in self._context.journal.segments()
+            if segment.number < assembled
+            and segment.sealed_at is not None
+            and segment.sealed_at < before
+            and self._may_go(segment)
+        ]
+        if not old:
+            return
+        copy_quarantined(self._context, max(old) + 1)
+        needed = self._context.catalog.needed_segments(old)
+        going = [number for number in old if number not in needed]
+        if going:
+            self._before_retiring()
+        failed: GatewayError | None = None
+        for number in going:
+            try:
+                self._context.journal.retire(number)
+            except GatewayError as error:
+                failed = failed or error
+            else:
+                log.info("segment_retired", segment=number)
+        if failed is not None:
+            raise failed

@@ -1,0 +1,98 @@
+"""The role `keep`: what must be done once, whatever the number of processes, by the one that holds the lease."""
+
+from collections.abc import Callable, Sequence
+from threading import Event
+from typing import Any, NamedTuple
+
+from app.model.records import EventRecord
+from app.service.content.content_damage import Damages
+from app.service.content.settling import Settler
+from app.service.context import Between, ServiceContext
+from app.service.events.event_log import log_events
+from app.service.events.event_reader import EventReader
+from app.service.repair.healing import Reading
+from app.service.repair.recorder import Recorder
+from app.service.repair.scrubber import Scrubber
+from app.service.retention.receiving_time import CountedTime
+from app.service.retention.sweeper import Sweeper
+from app.service.sending.abandoned_uploads import AbandonedUploads
+from app.service.threads import Worker, periodic
+from app.service.uploads import Uploads
+from app.service.webhooks.webhook_threads import Webhooks
+
+SWEEP_SECONDS = 1.0
+SETTLE_SECONDS = 1.0
+ABANDONED_SECONDS = 3600.0
+
+
+class KeptParts(NamedTuple):
+    """The parts of a process that a keeper works with: the receiving time of sources, how changes of attachments are
+    made, damage that was found, how content is read and compared, uploads, the reader of the event log, and what counts
+    dead letters."""
+
+    times: CountedTime
+    between: Between
+    damages: Damages
+    read: Reading
+    uploads: Uploads
+    events: EventReader
+    dead_letters: Callable[[str], float]
+
+
+class KeepingTerm:
+    """The work of a keeper for as long as it holds the lease: `context.catalog` refuses writes after that.
+
+    `noted` is the number of the event that the keeper before has logged last, if there was one.
+    """
+
+    def __init__(self, context: ServiceContext, parts: KeptParts, noted: int | None) -> None:
+        self._context, self._parts = context, parts
+        self.stop = stop = Event()
+        self.recorder = Recorder(context.catalog, context.store)
+        self._scrubber = Scrubber(context, parts.damages, parts.read, stop)
+        self._settler = Settler(context, parts.damages, stop)
+        self.webhooks = Webhooks(context, stop, parts.dead_letters)
+        sweeper = Sweeper(context, parts.times, parts.between)
+        every = periodic(stop)
+        self.workers = [
+            every(1.0, "record", self.recorder.attempt),
+            every(SETTLE_SECONDS, "settle", self._settler.settle),
+            every(SWEEP_SECONDS, "sweep", sweeper.sweep),
+            every(SWEEP_SECONDS, "uploads", parts.uploads.expire),
+            every(ABANDONED_SECONDS, "abandoned uploads", AbandonedUploads(context).step),
+            *self.webhooks.workers.values(),
+        ]
+        if context.settings.scrub.enabled:
+            self.workers.append(Worker("scrub", self._scrubber.run))
+        self._logged = parts.events.follow(self._take, noted)
+
+    @property
+    def noted(self) -> int:
+        """The number of the event that was logged last: the next keeper continues behind it."""
+        return self._logged.after
+
+    def start(self) -> None:
+        """Start all threads."""
+        for worker in self.workers:
+            worker.start()
+
+    def end(self, longest: float | None = None) -> None:
+        """Stop all threads, and wait for each, at most some seconds if `longest` is given."""
+        self.stop.set()
+        self._context.notifier.notify()
+        for worker in self.workers:
+            worker.join(longest)
+        self._parts.events.leave(self._logged)
+
+    def checks(self) -> dict[str, dict[str, Any]]:
+        """Return the checks for the health report."""
+        return {
+            "records": self.recorder.check(),
+            "scrub": self._scrubber.check(),
+            "settling": self._settler.check(),
+            **self.webhooks.checks(),
+        }
+
+    def _take(self, events: Sequence[EventRecord]) -> None:
+        log_events(events)
+        self._context.traces.take(events, self._context.catalog)

@@ -1,0 +1,215 @@
+"""The role `receive`: from brokers to the journal, assembly, finishing, and the journal's own upkeep.
+
+Every process has one of two: `OwnReceiving`, or `ReceivingElsewhere`, which knows what another process receives only by
+the catalog and the archive.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from shutil import disk_usage
+from threading import Event
+from typing import Any, Protocol
+
+from app.model.errors import CatalogTaken, JournalFull
+from app.model.message import PhysicalMessage, Position
+from app.observe import logger
+from app.ports import ContentStore, Receiver, Segment
+from app.service.content.content_damage import Damages
+from app.service.context import ArchiveContext, Change, ReceiverContext, at_once
+from app.service.receiving.archiver import Archiver
+from app.service.receiving.journal_upkeep import JournalUpkeep
+from app.service.receiving.ownership import claim, keep_lock, require_journal
+from app.service.repair.healing import Healer, Reading
+from app.service.retention.receiving_time import CountedTime, SavedReceivingTime
+from app.service.stream import Stream
+from app.service.threads import Worker, periodic
+
+log = logger(__name__)
+
+UPKEEP_SECONDS = 1.0
+STOP_SECONDS = 20.0
+
+
+class Receiving(Protocol):
+    """What the other roles of a process need of receiving, wherever that happens."""
+
+    @property
+    def receivers(self) -> Mapping[str, Receiver]:
+        """The receivers of the sources, by name."""
+
+    @property
+    def workers(self) -> Sequence[Worker]:
+        """All threads."""
+
+    @property
+    def times(self) -> CountedTime:
+        """The receiving time of sources."""
+
+    def recover(self) -> None:
+        """Make sure that catalog and journal belong together, and do the work that an earlier process left. Raises
+        GatewayError."""
+
+    def start(self) -> None:
+        """Start to receive."""
+
+    def stop(self) -> None:
+        """Stop to receive, and assemble everything that is in the journal."""
+
+    def close(self) -> None:
+        """Close the journal."""
+
+    def checks(self) -> dict[str, dict[str, Any]]:
+        """Return the checks for the health report."""
+
+    def between(self, change: Change) -> None:
+        """Have a change made of assembled attachments, between two messages."""
+
+    def journal_again(self, messages: Sequence[PhysicalMessage], mark: Callable[[], object]) -> None:
+        """Write messages to the journal again, and then call `mark`. Raises JournalFull."""
+
+    def finish_again(self, attachment_id: str) -> None:
+        """Have the content of a complete attachment read again."""
+
+    def end(self) -> Position | None:
+        """Return the last durable position of the journal."""
+
+    def free_bytes(self) -> int:
+        """Return the free bytes of the disk that uploads must leave to others."""
+
+
+class OwnReceiving:
+    """Receives. `taken` is called when another gateway has taken over; nothing may be written any more.
+
+    Sealed segments are copied to `archive` before they are retired. `before_retiring` is called before that.
+    """
+
+    def __init__(
+        self,
+        context: ReceiverContext,
+        receivers: Mapping[str, Receiver],
+        archive: ContentStore | None,
+        damages: Damages,
+        read: Reading,
+        stop: Event,
+        before_retiring: Callable[[], None],
+        taken: Callable[[str], object],
+    ) -> None:
+        self._context, self.receivers = context, receivers
+        self._damages, self._stop, self._taken = damages, stop, taken
+        self._healer = Healer(context, damages, read, stop)
+        self.stream = Stream(context, receivers, self._healer.put, stop)
+        self.times = self.stream.times
+        self._archiver = None if archive is None else Archiver(context, archive)
+        self._upkeep = JournalUpkeep(context, self._may_go, before_retiring)
+        self.between, self.finish_again = self.stream.assembly.between, self.stream.assembly.finish_again
+        self.journal_again = self.stream.intake.journal_again
+        self.end, self.free_bytes = context.journal.end, context.journal.free_bytes
+        every = periodic(stop)
+        self._own_workers = [
+            every(1.0, "receiving time", self.stream.times.step),
+            # Sealing has its own thread: slow work must not keep messages from readers of sealed segments.
+            every(UPKEEP_SECONDS, "seal", self._upkeep.seal_old_segment),
+            every(UPKEEP_SECONDS, "retire", self._upkeep.retire_segments),
+            every(1.0, "heal", self._healer.step),
+            Worker("lock", self._keep_lock),
+        ]
+        if self._archiver is not None:
+            self._own_workers.append(every(UPKEEP_SECONDS, "archive", self._archiver.archive))
+        self.workers = [*self._own_workers, *self.stream.workers]
+        metrics, journal = context.metrics, context.journal
+        metrics.journal_bytes.set_function(lambda: sum(segment.size for segment in journal.segments()))
+        metrics.journal_segments.set_function(lambda: len(journal.segments()))
+        metrics.free_bytes.set_function(journal.free_bytes)
+
+    def recover(self) -> None:
+        """Make this process the one that receives for the catalog, and replay the journal behind it."""
+        claim(self._context)
+        self.stream.recover()
+
+    def start(self) -> None:
+        """Start all threads, the receivers last."""
+        for worker in self._own_workers:
+            worker.start()
+        self.stream.start()
+
+    def stop(self) -> None:
+        """Let each stage end. The event `stop` must be set."""
+        self.stream.stop()
+        for worker in self._own_workers:
+            worker.join(STOP_SECONDS)
+        try:
+            self.stream.times.step()
+            self.stream.times.save()
+        except Exception:
+            log.exception("receiving_time_not_saved")
+
+    def close(self) -> None:
+        """Close the journal."""
+        self._context.journal.close()
+
+    def checks(self) -> dict[str, dict[str, Any]]:
+        """Return the checks of journal, assembly and archive."""
+        archived = {} if self._archiver is None else {"archive": self._archiver.check()}
+        return {"journal": self.stream.check(), "assembly": self.stream.assembly.check(), **archived}
+
+    def _may_go(self, segment: Segment) -> bool:
+        archived = self._archiver is None or self._archiver.has(segment)
+        return archived and self.stream.assembly.may_go(segment.number)
+
+    def _keep_lock(self) -> None:
+        """Stop the gateway when another one has taken over. Brokers give it the messages that are not acknowledged."""
+        try:
+            keep_lock(self._context, self._stop)
+        except CatalogTaken as error:
+            self.stream.backlog.stop()
+            self._stop.set()
+            self._taken(str(error))
+            raise
+
+
+class ReceivingElsewhere:
+    """What a process knows of receiving that another process does, or nobody: what catalog and archive have."""
+
+    workers: Sequence[Worker] = ()
+
+    def __init__(self, context: ArchiveContext) -> None:
+        self._context = context
+        self.receivers: Mapping[str, Receiver] = {}
+        self.times = SavedReceivingTime(context.catalog)
+
+    def recover(self) -> None:
+        """Raise GatewayError when archive and catalog do not belong together."""
+        require_journal(self._context)
+
+    def start(self) -> None:
+        """Do nothing."""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing: an archive is not closed."""
+
+    def checks(self) -> dict[str, dict[str, Any]]:
+        """Return nothing: a failing archive fails the requests that need it, and no others."""
+        return {}
+
+    def between(self, change: Change) -> None:
+        """Make a change at once."""
+        at_once(change)
+
+    def journal_again(self, messages: Sequence[PhysicalMessage], mark: Callable[[], object]) -> None:
+        """Raise JournalFull: only the process that receives writes the journal."""
+        del messages, mark
+        raise JournalFull("this process does not write the journal; ask the one with the role receive")
+
+    def finish_again(self, attachment_id: str) -> None:
+        """Do nothing: the process that receives reads every attachment that the catalog calls complete."""
+
+    def end(self) -> Position | None:
+        """Return the position that the catalog has reached."""
+        progress = self._context.catalog.progress()
+        return None if progress is None else Position.unpack(progress)
+
+    def free_bytes(self) -> int:
+        """Return the free bytes of the disk of the data folder."""
+        return disk_usage(self._context.settings.data).free

@@ -1,0 +1,212 @@
+"""A gateway divided among processes: one receives, two serve, and of two that keep, one is at work at a time."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+from threading import Event, Thread
+from typing import Any
+
+import orjson
+import psycopg
+import pytest
+
+from app.testing.waiting import until
+from tests.support.forked_gateway import ForkedGateway, Forks
+from tests.support.gateway import mqtt_source
+from tests.support.loads import assert_received, messages, mixed
+from tests.support.mosquitto import Mosquitto
+from tests.support.object_server import Bucket
+from tests.support.publish import publish
+from tests.support.sas_client import Program, disordered
+from tests.support.subscribe import subscribe
+from tests.support.webhook_receiver import SECRET, Answered, WebhookReceiver
+
+pytestmark = pytest.mark.broker
+
+TOPIC = "sas/attachments"
+SETTINGS = '[limits]\nfree_bytes = 0\n[content]\nsettle_after = "1s"\nurl = "{bucket}/content"\n'
+JOURNAL = '[journal]\nsegment_age = "1s"\narchive_url = "{bucket}/archive"\n'
+HOOK = """[webhooks.hook]
+url = "http://127.0.0.1:{port}/"
+secrets = ["{secret}"]
+networks = ["127.0.0.0/8"]
+timeout = "1m"
+"""
+
+
+class Division:
+    """Processes of one gateway, each with a folder of its own."""
+
+    def __init__(
+        self, folder: Path, postgresql: Path, bucket: Bucket, broker: Mosquitto, hooks: WebhookReceiver, forks: Forks
+    ) -> None:
+        self._database = f"host={postgresql} user=postgres dbname=postgres"
+        with psycopg.connect(self._database, autocommit=True) as connection:
+            connection.execute("DROP SCHEMA public CASCADE")
+            connection.execute("CREATE SCHEMA public")
+        self._broker = broker
+        self.processes: dict[str, ForkedGateway] = {}
+        hook = HOOK.format(port=hooks.port, secret=SECRET)
+        url = f'[catalog]\nurl = "postgresql+psycopg://postgres@/postgres?host={postgresql}"\n'
+        source = mqtt_source("sas", broker.port, TOPIC)
+        self._settings = (SETTINGS + JOURNAL).format(bucket=bucket.url) + url + hook + source
+        self._folder, self._forks = folder, forks
+
+    def begin(self, name: str) -> None:
+        """Start a process, whose name begins with its role; before the next one looks for a free port."""
+        own = self._folder / name
+        own.mkdir()
+        roles = f'roles = ["{name.partition("-")[0]}"]\n'
+        self.processes[name] = ForkedGateway(own, self._settings, self._forks, first=roles)
+        self.processes[name].start()
+
+    def __getitem__(self, name: str) -> ForkedGateway:
+        return self.processes[name]
+
+    def stop(self) -> None:
+        for each in self.processes.values():
+            if each.process is not None and each.process.poll() is None:
+                os.kill(each.process.pid, signal.SIGCONT)
+            each.stop()
+
+    def keeper(self, besides: str = "") -> str | None:
+        """Return the name of the process that is the keeper, besides one."""
+        names = [name for name in self.processes if name.startswith("keep") and name != besides]
+        running = [name for name in names if self[name].process is not None]
+        return next((name for name in running if self[name].samples().total("keeper")), None)
+
+    def send(self, program: Program, count: int) -> list[Any]:
+        attachments = mixed(program, count)
+        publish(disordered(messages(program, attachments), program.random), self._broker.port, TOPIC, "5")
+        return attachments
+
+    def await_settled(self, count: int) -> None:
+        """Return when the content of so many attachments is in the store."""
+        asked = "SELECT count(*) FROM attachments WHERE state = 'finished' AND storage = 'store'"
+        with psycopg.connect(self._database, autocommit=True) as connection:
+            until(lambda: connection.execute(asked).fetchone() == (count,), 60, pause=0.1)
+
+    def finished(self) -> set[str]:
+        """Return the attachments that were finished, each once."""
+        with psycopg.connect(self._database) as connection:
+            found = connection.execute("SELECT subject FROM events WHERE type = 'attachment.finished'").fetchall()
+        assert len({subject for (subject,) in found}) == len(found)
+        return {str(subject) for (subject,) in found}
+
+
+@pytest.fixture
+def hooks() -> Iterator[WebhookReceiver]:
+    with WebhookReceiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def division(tmp_path: Path, postgresql: Path, bucket: Bucket, hooks: WebhookReceiver) -> Iterator[Division]:
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    forks = Forks(dict(os.environ))  # with the address of the object server
+    with Mosquitto(folder) as broker, ExitStack() as ending:
+        ending.callback(forks.close)
+        subscribe(broker.port, "sas", TOPIC, "5")
+        made = Division(tmp_path, postgresql, bucket, broker, hooks, forks)
+        ending.callback(made.stop)
+        for name in ("receive", "serve-a", "serve-b", "keep-a", "keep-b"):
+            made.begin(name)
+        yield made
+
+
+def events_of(gateway: ForkedGateway, after: str, count: int) -> list[str]:
+    """Return the identifiers of the next events, as one connection gets them."""
+    found: list[str] = []
+    with gateway.client.stream("GET", "/v1/events", headers={"Last-Event-ID": after}) as stream:
+        for line in stream.iter_lines():
+            if line.startswith("data: "):
+                found.append(orjson.loads(line.removeprefix("data: "))["id"])
+                if len(found) == count:
+                    break
+    return found
+
+
+def test_roles_in_processes_of_their_own(division: Division, hooks: WebhookReceiver) -> None:
+    program = Program(Random(33))
+    receive, a, b = division["receive"], division["serve-a"], division["serve-b"]
+
+    # What each process is, by health, metrics and REST.
+    keeper = until(division.keeper)
+    assert [each.client.get("/health/ready").status_code for each in division.processes.values()] == [200] * 5
+    ready = {part: [each.client.get(f"/health/ready/{part}").status_code for each in (receive, a)] for part in READY}
+    assert ready == {"read": [503, 200], "receive": [200, 503]}
+    refused = receive.client.get("/v1/attachments")
+    assert (refused.status_code, refused.json()["type"]) == (503, "/problems/not-served")
+    assert a.samples().total("process", roles="serve") == 1
+
+    # A client of events moves from one replica to the other, while events are written.
+    seen = ["0"]
+    wanted = 20
+
+    def follow() -> None:
+        for turn in range(wanted // 4):
+            seen.extend(events_of((a, b)[turn % 2], seen[-1], 4))
+
+    following = Thread(target=follow)
+    following.start()
+    attachments = division.send(program, 12)
+    division.await_settled(12)
+    assert_received(a, attachments)
+    assert_received(b, attachments)
+    following.join(60)
+    assert [int(each.partition("-")[0]) for each in seen] == list(range(wanted + 1))
+
+    # The keeper is killed: the other one goes on behind it.
+    until(lambda: {each.event["subject"] for each in hooks.taken} >= division.finished())
+    division[keeper].kill()
+    other = until(lambda: division.keeper(besides=keeper), 60, pause=0.1)
+    attachments += division.send(program, 6)
+    division.await_settled(18)
+    assert_received(b, attachments)
+    finished = division.finished()
+    assert len(finished) == 18
+    until(lambda: {each.event["subject"] for each in hooks.taken} >= finished)
+    assert hooks.forged == []
+    lines = [orjson.loads(line) for name in (keeper, other) for line in division[name].log.splitlines()]
+    logged = [line["id"] for line in lines if line["event"] == "attachment_finished" and "id" in line]
+    assert set(logged) == finished
+    assert {line["roles"] for line in lines} == {"keep"}
+    assert len({line["instance"] for line in lines}) == 2
+
+
+READY = ("read", "receive")
+
+
+def test_of_two_that_believe_to_be_the_keeper_one_writes(division: Division, hooks: WebhookReceiver) -> None:
+    """The keeper is stopped while it waits for the answer to a webhook, and goes on when another one is the keeper."""
+    program = Program(Random(34))
+    asked, answered = Event(), Event()
+
+    def answer(_event: dict[str, Any]) -> Answered:
+        if not asked.is_set():
+            asked.set()
+            answered.wait(60)
+        return Answered()
+
+    hooks.answer = answer
+    first = until(division.keeper)
+    paused = division[first].process
+    assert paused is not None
+    division.send(program, 3)
+    assert asked.wait(60)
+    os.kill(paused.pid, signal.SIGSTOP)
+    second = until(lambda: division.keeper(besides=first), 60, pause=0.1)
+    answered.set()
+    os.kill(paused.pid, signal.SIGCONT)
+    division[first].until(lambda: "keeper_ended" in division[first].log)
+    refusals = [line for line in map(orjson.loads, division[first].log.splitlines()) if "is over" in str(line)]
+    assert refusals
+    assert all("the lease keeper of epoch 1 is over" in line["reason"] for line in refusals)
+    division.await_settled(3)
+    until(lambda: {each.event["subject"] for each in hooks.taken} >= division.finished())
+    assert division.keeper() == second
+    assert division[second].client.get("/health/live").json()["ok"]
