@@ -135,7 +135,7 @@ def test_roles_in_processes_of_their_own(division: Division, hooks: WebhookRecei
     receive, a, b = division["receive"], division["serve-a"], division["serve-b"]
 
     # What each process is, by health, metrics and REST.
-    keeper = until(division.keeper)
+    keeper = until(division.keeper) or ""
     assert [each.client.get("/health/ready").status_code for each in division.processes.values()] == [200] * 5
     ready = {part: [each.client.get(f"/health/ready/{part}").status_code for each in (receive, a)] for part in READY}
     assert ready == {"read": [503, 200], "receive": [200, 503]}
@@ -163,7 +163,7 @@ def test_roles_in_processes_of_their_own(division: Division, hooks: WebhookRecei
     # The keeper is killed: the other one goes on behind it.
     until(lambda: {each.event["subject"] for each in hooks.taken} >= division.finished())
     division[keeper].kill()
-    other = until(lambda: division.keeper(besides=keeper), 60, pause=0.1)
+    other = until(lambda: division.keeper(besides=keeper), 60, pause=0.1) or ""
     attachments += division.send(program, 6)
     division.await_settled(18)
     assert_received(b, attachments)
@@ -193,13 +193,13 @@ def test_of_two_that_believe_to_be_the_keeper_one_writes(division: Division, hoo
         return Answered()
 
     hooks.answer = answer
-    first = until(division.keeper)
+    first = until(division.keeper) or ""
     paused = division[first].process
     assert paused is not None
     division.send(program, 3)
     assert asked.wait(60)
     os.kill(paused.pid, signal.SIGSTOP)
-    second = until(lambda: division.keeper(besides=first), 60, pause=0.1)
+    second = until(lambda: division.keeper(besides=first), 60, pause=0.1) or ""
     answered.set()
     os.kill(paused.pid, signal.SIGCONT)
     division[first].until(lambda: "keeper_ended" in division[first].log)
