@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 
+os.environ["SPARK_CONF_DIR"] = str(brief_java.FOLDER)
 os.environ.pop("COLUMNS", None)  # a worker process has one, and commands then print no wider
 
 
@@ -210,7 +211,6 @@ def spark(
         master="local[2]",
         memory="1g",
         partitions=2,
-        java_options=brief_java.OPTIONS,
         conf={
             "spark.executorEnv.PYTHONPATH": str(ROOT),
             "spark.local.dir": str(folder / "local"),

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from tests.support import brief_java
 from tests.support.gateway import GatewayProcess
 
 pytestmark = pytest.mark.process
@@ -91,9 +90,8 @@ def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_it_keeps_the_contracts(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_keeps_the_contracts(python: Path) -> None:
     """Its own tests are the suites of the distribution, with Spark."""
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", brief_java.OPTIONS)
     folder = python.parents[1] / "source"
     done = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={folder}", folder)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app.pipeline.job.spark_session import SparkSettings, session
-from tests.support.brief_java import OPTIONS
 from tests.support.mosquitto import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +44,7 @@ def _serve(port: str) -> None:
         "spark.connect.grpc.binding.port": port,
         "spark.connect.grpc.binding.address": "127.0.0.1",
     }
-    spark = session("connect", SparkSettings("local[2]", "1g", 2, java_options=OPTIONS, conf=options))
+    spark = session("connect", SparkSettings("local[2]", "1g", 2, conf=options))
     print(READY, flush=True)  # noqa: T201
     sys.stdin.read()
     spark.stop()

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from app.pipeline.job.job import OpenJob
 from app.pipeline.run import spark_steps
-from tests.support import brief_java
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,7 +29,7 @@ class Ended(NamedTuple):
 
 def run(*command: object) -> Ended:
     """Run a command of `pipeline` whose Java is killed."""
-    options = ("--master", "local[2]", "--memory", "1g", "--partitions", "2", *brief_java.CONF)
+    options = ("--master", "local[2]", "--memory", "1g", "--partitions", "2")
     program = [sys.executable, "-m", "tests.support.failing_pipeline", *map(str, command), *options]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "250"}
     ended = subprocess.run(program, capture_output=True, text=True, check=False, cwd=ROOT, env=environment, timeout=300)

@@ -22,7 +22,6 @@ from app.pipeline.job.job import Job, open_run
 from app.pipeline.job.spark_session import SparkSettings, session
 from app.pipeline.run import streaming
 from app.settings import Settings
-from tests.support.brief_java import OPTIONS
 
 MOMENTS = ("at work", "read", "one table", "all tables", "catalog")
 """The tasks of a micro-batch are running; its results have come, with every object written; the first of its
@@ -39,7 +38,7 @@ def settings(folder: Path) -> Settings:
 def run(
     folder: Path, journal: Path, moment: str | None = None, batch: int = 0, bytes_per_trigger: int = 8 << 20
 ) -> None:
-    spark = session("stream", SparkSettings("local[2]", "1g", 2, java_options=OPTIONS))
+    spark = session("stream", SparkSettings("local[2]", "1g", 2))
     job = Job.of(settings(folder), str(journal), in_place=True)
     with closing(SqlCatalog(settings(folder).catalog_url)) as catalog:
         if moment is not None:

@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-from tests.support import brief_java
-
 
 class StreamJob:
     """A job with the configuration of the gateway in `folder`."""
@@ -30,7 +28,7 @@ class StreamJob:
     def start(self) -> None:
         program = Path(sys.executable).parent / "attachment-gateway"
         command = [str(program), "pipeline", "stream", "--config", str(self._folder / "gateway.toml")]
-        command += ["--master", "local[2]", "--memory", "1g", "--partitions", "2", *brief_java.CONF]
+        command += ["--master", "local[2]", "--memory", "1g", "--partitions", "2"]
         with (self._folder / "stream.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
