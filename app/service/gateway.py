@@ -117,7 +117,7 @@ class Gateway:
             every(ASK_SECONDS, "catalog", self._catalog_watch.ask),
             every(EVENTS_SECONDS, "events", self.events.read),
         ]
-        if settings.is_catalog_shared or settings.assembler == "spark":
+        if settings.is_catalog_shared or settings.is_divided or settings.assembler == "spark":
             watch = EventWatch(context.catalog, context.notifier)
             self._watching.append(every(NEWS_SECONDS, "news", watch.look))
         self._observe()

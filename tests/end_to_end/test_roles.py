@@ -9,6 +9,7 @@ from random import Random
 from threading import Event, Thread
 from typing import Any
 
+import httpx
 import orjson
 import psycopg
 import pytest
@@ -91,10 +92,15 @@ class Division:
 
     def finished(self) -> set[str]:
         """Return the attachments that were finished, each once."""
+        found = self.events("attachment.finished")
+        assert len({*found}) == len(found)
+        return {*found}
+
+    def events(self, kind: str) -> list[str]:
+        """Return the subjects of all events of a kind."""
         with psycopg.connect(self._database) as connection:
-            found = connection.execute("SELECT subject FROM events WHERE type = 'attachment.finished'").fetchall()
-        assert len({subject for (subject,) in found}) == len(found)
-        return {str(subject) for (subject,) in found}
+            found = connection.execute("SELECT subject FROM events WHERE type = %s", [kind]).fetchall()
+        return [str(subject) for (subject,) in found]
 
 
 @pytest.fixture
@@ -116,6 +122,23 @@ def division(tmp_path: Path, postgresql: Path, bucket: Bucket, hooks: WebhookRec
         for name in ("receive", "serve-a", "serve-b", "keep-a", "keep-b"):
             made.begin(name)
         yield made
+
+
+def contents(gateway: ForkedGateway, count: int) -> list[httpx.Response]:
+    """Ask for the content of each finished attachment as soon as it is listed, until so many have come. Return all
+    answers."""
+    answers: list[httpx.Response] = []
+    whole: set[str] = set()
+
+    def ask() -> bool:
+        for item in gateway.listing("/v1/attachments", state="finished"):
+            if item["id"] not in whole:
+                answers.append(gateway.client.get(f"/v1/attachments/{item['id']}/content"))
+                whole.update([item["id"]] if answers[-1].status_code == 200 else [])
+        return len(whole) == count
+
+    gateway.until(ask)
+    return answers
 
 
 def events_of(gateway: ForkedGateway, after: str, count: int) -> list[str]:
@@ -154,6 +177,8 @@ def test_roles_in_processes_of_their_own(division: Division, hooks: WebhookRecei
     following = Thread(target=follow)
     following.start()
     attachments = division.send(program, 12)
+    statuses = [content.status_code for content in contents(b, 12)]
+    assert {200} <= {*statuses} <= {200, 503}  # what is not archived yet comes within seconds, and is not damaged
     division.await_settled(12)
     assert_received(a, attachments)
     assert_received(b, attachments)
@@ -169,6 +194,7 @@ def test_roles_in_processes_of_their_own(division: Division, hooks: WebhookRecei
     assert_received(b, attachments)
     finished = division.finished()
     assert len(finished) == 18
+    assert division.events("attachment.damaged") == []
     until(lambda: {each.event["subject"] for each in hooks.taken} >= finished)
     assert hooks.forged == []
     lines = [orjson.loads(line) for name in (keeper, other) for line in division[name].log.splitlines()]
