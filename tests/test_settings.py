@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from app import plugins
 from app.model.validation import sentence
-from app.settings import Settings, SettingsError, load, microseconds
+from app.settings import Role, Settings, SettingsError, load, microseconds
 from tests.support import mqi
 from tests.support.models import all_models
 
@@ -365,3 +365,44 @@ def test_gateways_that_stand_by_need_times_in_order_and_a_shared_catalog(file: P
     assert found.count("/var/run/") == 1
     assert found.endswith(": No such file or directory")
     assert "a namespace of Kubernetes" in problems(file, f'{STANDBY}namespace = "a/b"\n{SHARED}')["standby.namespace"]
+
+
+PLACES = '[content]\nurl = "s3://bucket/content"\n[journal]\narchive_url = "s3://bucket/archive"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("roles = []\n", "roles must name at least one of receive, serve, keep"),
+        ('roles = ["keep"]\n', "roles keep need catalog.url of a PostgreSQL"),
+        ('roles = ["serve", "receive"]\n', "roles receive, serve need catalog.url of a PostgreSQL"),
+        ('roles = ["serve"]\n' + SHARED, "roles serve need content.url and journal.archive_url"),
+        ('roles = ["receive"]\n' + SHARED + '[content]\nurl = "s3://b/c"\n', "roles receive need journal.archive_url"),
+        ('assembler = "spark"\nroles = ["serve"]\n' + SHARED + PLACES, "roles serve need tables.url"),
+        (
+            'roles = ["serve"]\n[standby]\nlease = "a"\nnamespace = "b"\n' + SHARED + PLACES,
+            "standby needs the role receive",
+        ),
+    ],
+)
+def test_a_divided_gateway_needs_places_that_all_processes_reach(file: Path, text: str, why: str) -> None:
+    assert why in problems(file, text)[""]
+
+
+def test_roles_come_from_the_command_line_the_environment_or_the_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text('roles = ["keep"]\n' + SHARED + PLACES)
+    assert load(file).roles == {Role.KEEP}
+    monkeypatch.setenv("ATTACHMENT_GATEWAY_ROLES", '["serve", "keep"]')
+    assert load(file).roles == {Role.SERVE, Role.KEEP}
+    assert load(file, given={"roles": [Role.RECEIVE]}).roles == {Role.RECEIVE}
+    monkeypatch.delenv("ATTACHMENT_GATEWAY_ROLES")
+    assert {place.partition(".")[0] for place in problems(file, 'roles = ["web"]\n')} == {"roles"}
+
+
+def test_segments_are_sealed_early_where_other_processes_read_them(file: Path) -> None:
+    file.write_text('roles = ["receive"]\n' + SHARED + PLACES)
+    assert load(file).journal.segment_age == timedelta(seconds=5)
+    file.write_text('roles = ["receive", "keep", "serve"]\n' + SHARED + PLACES)
+    assert load(file).journal.segment_age == timedelta(hours=1)

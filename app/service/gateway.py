@@ -19,7 +19,7 @@ from typing import Any
 
 from app.model.records import EventRecord
 from app.observe import logger
-from app.ports import ContentStore, Receiver, Sender
+from app.ports import ContentStore, HeldLease, Receiver, Sender
 from app.service.content.content_damage import Damages
 from app.service.content.content_service import Contents
 from app.service.context import ArchiveContext, ReceiverContext, ServiceContext
@@ -117,7 +117,7 @@ class Gateway:
             every(ASK_SECONDS, "catalog", self._catalog_watch.ask),
             every(EVENTS_SECONDS, "events", self.events.read),
         ]
-        if settings.is_catalog_shared or settings.assembler == "spark":
+        if settings.is_catalog_shared or settings.is_divided or settings.assembler == "spark":
             watch = EventWatch(context.catalog, context.notifier)
             self._watching.append(every(NEWS_SECONDS, "news", watch.look))
         self._observe()
@@ -188,7 +188,7 @@ class Gateway:
     def _is_taken(self, why: str) -> None:
         self.on_taken(why)
 
-    def _begin_term(self, context: ServiceContext, noted: int | None) -> KeepingTerm:
+    def _begin_term(self, context: ServiceContext, lease: HeldLease) -> KeepingTerm:
         parts = KeptParts(
             times=self.receiving.times,
             between=self.receiving.between,
@@ -198,7 +198,8 @@ class Gateway:
             events=self.events,
             dead_letters=self._catalog_watch.dead_letters,
         )
-        return KeepingTerm(context, parts, self._followed.after if noted is None else noted)
+        noted = self._followed.after if lease.note is None else lease.note
+        return KeepingTerm(context, parts, noted)
 
     def _take_events(self, events: Sequence[EventRecord]) -> None:
         self.history.take(events)

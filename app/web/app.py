@@ -15,7 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from app.service.access.audit import FILE_BYTES, AuditLog, Repeats
 from app.service.access.authentication import Authenticator
-from app.service.access.signed_links import Links
+from app.service.access.signed_links import SECRET_BYTES, SECRET_NAME, Links
 from app.service.access.token_buckets import Rates
 from app.service.conversion import Conversions
 from app.service.gateway import Gateway
@@ -185,7 +185,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     )
     app.state.gateway = gateway
     app.state.authenticator, app.state.audit, app.state.repeats = authenticator, audit, repeats
-    app.state.links = Links(gateway.settings.data)
+    app.state.links = Links(gateway.catalog.shared_secret(SECRET_NAME, SECRET_BYTES))
     app.state.in_flight = set()
     app.state.reading_keys = None
     app.state.receivers = Receivers()

@@ -2,10 +2,12 @@
 
 import json
 from contextlib import nullcontext
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import httpx
 import pytest
 from pyspark.sql import SparkSession
 
@@ -13,6 +15,7 @@ from adapters.arrow_journal import ArrowJournal
 from app.cli import pipeline_command
 from app.cli.pipeline_command import spark_session
 from app.cli.terminal import Failure
+from app.main import build
 from app.model.attachment import AttachmentKind
 from app.model.errors import GatewayError, StoreFull
 from app.model.message import PhysicalMessage
@@ -21,10 +24,12 @@ from app.pipeline.job.spark_session import SparkSettings
 from app.pipeline.run.batch import ReprocessingScope
 from app.pipeline.watch.expectation_checks import Violation
 from app.pipeline.watch.report import RunReport
-from app.settings import Settings
+from app.settings import JournalSettings, Role, Settings
 from app.testing.host_results import HostResults, by_the_gateway, in_folder
+from app.web.app import create_app
 from tests.cli.conftest import Run
 from tests.support import mixed_journal
+from tests.web.stock import serving
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +110,35 @@ def test_a_damaged_segment_is_named(run: Run, journal: Path, tmp_path: Path) -> 
     done = run("pipeline", "batch", tmp_path, "--out", tmp_path / "result")
     assert (done.code, done.out) == (1, "")
     assert f"Spark failed: {segment} is incomplete" in done.err
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_what_a_batch_made_is_served(
+    run: Run, spark: SparkSession, journal: Path, tmp_path: Path, in_place: bool
+) -> None:
+    """By a process with the role `serve` alone, over the folder that the batch wrote."""
+    assert run("pipeline", "batch", journal, "--out", tmp_path, *(["--in-place"] if in_place else [])).code == 0
+    refused = 0
+    for archive in (None, str(journal)):
+        served = Settings(data=tmp_path, roles=frozenset({Role.SERVE}), journal=JournalSettings(archive_url=archive))
+        gateway = build(served)
+        gateway.start()
+        with serving(create_app(gateway)) as address, httpx.Client(base_url=address) as client:
+            finished = client.get("/v1/attachments", params={"state": "finished", "limit": 500}).json()["items"]
+            assert finished
+            for item in finished:
+                content = client.get(f"/v1/attachments/{item['id']}/content")
+                if archive is None and content.status_code == 503:
+                    assert "set journal.archive_url" in content.json()["detail"]
+                    refused += 1
+                else:
+                    assert content.status_code == 200
+                    assert sha256(content.content).hexdigest() == item["sha256"]
+            assert client.get("/v1/tables").json()["items"]
+            assert client.get("/health/ready").json()["ok"]
+            assert client.get("/v1/summary").json()["journal"] is None
+        gateway.stop()
+    assert (refused > 0) == in_place
 
 
 def test_what_tasks_and_java_raise_is_said_in_a_line(spark: SparkSession, tmp_path: Path) -> None:

@@ -91,9 +91,9 @@ Start = Callable[..., Landing]
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts gateways one after the other in the same folder; each start stops the one before."""
     for period in (
-        "gateway.SWEEP_SECONDS",
-        "gateway.ARCHIVE_SECONDS",
-        "stream.SETTLE_SECONDS",
+        "roles.receiving.UPKEEP_SECONDS",
+        "roles.keeping.SWEEP_SECONDS",
+        "roles.keeping.SETTLE_SECONDS",
         "assembling.assembly_hosts.LISTEN_SECONDS",
     ):
         monkeypatch.setattr(f"app.service.{period}", 0.02)

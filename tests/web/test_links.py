@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from adapters.sql_catalog.schema import catalog_tables
 from app.model.access import Scope
 from app.service.access.api_keys import UNLIMITED, KeyLimits, make_key
 from app.web.app import create_app
@@ -138,14 +139,16 @@ def test_a_key_without_read_makes_no_links_and_no_link_lasts_for_ever(world: Wor
     assert world.signed(world.key("reader"), seconds=8 * 86400).status_code == 422
 
 
-def test_the_secret_is_made_once_and_is_for_the_gateway_alone(world: World, tmp_path: Path) -> None:
+def test_the_secret_is_made_once_for_all_processes_of_the_gateway(world: World) -> None:
     url = world.link(world.key("reader"))
-    secret = tmp_path / "links.key"
-    assert (secret.stat().st_size, secret.stat().st_mode & 0o777) == (32, 0o600)
     app = create_app(world.stock.gateway)
     with serving(app) as address:
-        assert httpx.get(address + url).status_code == 200, "also after a restart"
-        secret.unlink()
+        assert httpx.get(address + url).status_code == 200, "also after a restart, and from another process"
+    secret = world.stock.catalog.shared_secret("links", 32)
+    assert len(secret) == 32
+    assert secret == world.stock.catalog.shared_secret("links", 32) != world.stock.catalog.shared_secret("other", 32)
+    with world.stock.catalog._database.write() as connection:
+        connection.execute(catalog_tables.shared_secrets.delete())
     app = create_app(world.stock.gateway)
     with serving(app) as address:
         assert httpx.get(address + url).status_code == 401

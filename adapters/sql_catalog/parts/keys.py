@@ -1,13 +1,14 @@
 """API keys. Clients rely on them, so every change but the last use is durable on return."""
 
 from collections.abc import Mapping
+from secrets import token_bytes
 from typing import Any
 
 from sqlalchemy import BigInteger, Row, bindparam, insert, or_, select, update
 
 from adapters.sql_catalog.parts.part import CatalogPart
 from adapters.sql_catalog.schema.bounded_types import AnyText
-from adapters.sql_catalog.schema.catalog_tables import api_keys
+from adapters.sql_catalog.schema.catalog_tables import api_keys, shared_secrets
 from app.model.access import ApiKey, Scope
 
 _SETS = ("scopes", "sources", "destinations")
@@ -49,6 +50,15 @@ class KeysPart(CatalogPart):
         )
         with self._database.write() as connection:
             connection.execute(used, [{"key": key, "at": time} for key, time in times.items()])
+
+    def shared_secret(self, name: str, size: int) -> bytes:
+        known = select(shared_secrets.c.value).where(shared_secrets.c.name == name)
+        if (found := self._one(known, lambda row: bytes(row.value))) is not None:
+            return found
+        made = self._database.insert(shared_secrets).values(name=name, value=token_bytes(size))
+        with self._database.write(durable=True) as connection:
+            connection.execute(made.on_conflict_do_nothing())
+            return bytes(connection.scalar(known) or b"")
 
 
 def _key(row: Row[Any]) -> ApiKey:

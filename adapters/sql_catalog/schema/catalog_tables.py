@@ -327,6 +327,14 @@ api_keys = Table(
     comment="keys of clients of REST; a revoked one stays",
 )
 
+shared_secrets = Table(
+    "shared_secrets",
+    metadata,
+    Column("name", AnyText, primary_key=True),
+    Column("value", Octets, nullable=False),
+    comment="what all processes of a gateway sign with",
+)
+
 leases = Table(
     "leases",
     metadata,

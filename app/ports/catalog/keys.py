@@ -1,4 +1,4 @@
-"""API keys, which clients of REST authenticate with."""
+"""API keys, which clients of REST authenticate with, and secrets that all processes of a gateway share."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -21,3 +21,6 @@ class KeyCatalog(Protocol):
 
     def keys_used(self, times: Mapping[str, int]) -> None:
         """Record when keys were last used; a time before the recorded one changes nothing."""
+
+    def shared_secret(self, name: str, size: int) -> bytes:
+        """Return the secret of this name. The first call makes one of random bytes."""

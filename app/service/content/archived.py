@@ -21,8 +21,9 @@ def is_archived(extents: Iterable[Extent], newest: float) -> bool:
 
 
 def require_archived(extents: Iterable[Extent], context: ServiceContext) -> None:
-    """Raise NotArchived if one of these extents is in a segment that this process cannot read yet."""
-    if not is_archived(extents, newest_readable(context)):
-        raise NotArchived(
-            "it is in a segment of the journal that the process which receives has not archived yet; try again"
-        )
+    """Raise NotArchived if one of these extents is in a segment that this process cannot read, or not yet."""
+    if is_archived(extents, newest_readable(context)):
+        return
+    if context.settings.journal.archive_url is None:
+        raise NotArchived("it is in the journal, and this process does not know where: set journal.archive_url")
+    raise NotArchived("it is in a segment of the journal that the process which receives has not archived yet")

@@ -224,11 +224,6 @@ def _parsed(line: bytes) -> dict[str, Any]:
     return value
 
 
-def next_number(found: list[RecordFile]) -> int:
-    """Return the number of the next object to write."""
-    return found[-1].number + 1 if found else 1
-
-
 def last_header(store: ContentStore) -> RecordHeader | None:
     """Return the header of the newest object that can be read; None when there is none."""
     for file in reversed(files(store)):

@@ -26,16 +26,22 @@ from app.service.repair.record_json import Row
 log = logger(__name__)
 
 EVENTS_A_ROUND = 50_000
+NUMBERS = 10**9
+"""How many objects a recorder may write: one a second for thirty years."""
 
 
 class Recorder:
     """Writes records. Only one recorder may work on a content store at a time.
 
-    `_recording` is held for a whole round. It guards `_reached` and `_open`.
+    One that was paused may write its last object late, when another one is at work. So each has numbers of its own
+    (`NUMBERS`), above all that were there when it began: what it writes late is older than what the other one writes.
+
+    `_recording` is held for a whole round. It guards `_reached`, `_next` and `_open`.
     """
 
     def __init__(self, catalog: Catalog, store: ContentStore, journal: Callable[[], str | None] = lambda: None) -> None:
         self._catalog, self._store, self._journal = catalog, store, journal
+        self._next: int | None = None
         self._recording = Lock()
         self._reached: int | None = None
         self._open: dict[str, tuple[object, ...]] = {}
@@ -134,13 +140,22 @@ class Recorder:
         first = next(rows, None)
         if first is None:
             return
-        file = RecordFile(record_files.next_number(record_files.files(self._store)), 0)
+        file = RecordFile(self._number(), 0)
         record_files.write(
             self._store,
             file,
             RecordHeader(self._catalog.event_logs().identify(event), self._journal()),
             chain((first,), rows),
         )
+
+    def _number(self) -> int:
+        """Return the number of the next object."""
+        if self._next is None:
+            found = record_files.files(self._store)
+            self._next = (found[-1].number // NUMBERS + 1) * NUMBERS if found else 1
+            self._catalog.flush()  # raises LeaseLost if another recorder may have looked before
+        number, self._next = self._next, self._next + 1
+        return number
 
     def _reported_rows(self, events: Sequence[EventRecord]) -> Iterator[Row | Dropped]:
         subjects: dict[str, dict[str, None]] = {}

@@ -29,8 +29,8 @@ STOP_SECONDS: Final = 20.0
 
 log = logger(__name__)
 
-Begin = Callable[[ServiceContext, int | None], KeepingTerm]
-"""A function that makes the work of a term, with the catalog of the term, and the note of the keeper before."""
+Begin = Callable[[ServiceContext, HeldLease], KeepingTerm]
+"""A function that makes the work of a term, with the catalog of the term, and its lease."""
 
 
 class Keeper:
@@ -110,7 +110,7 @@ class Keeper:
                 self._fault.worked()
                 return
             kept = replace(self._context, catalog=self._context.catalog.under(lease))
-            term = self._begin(kept, lease.note)
+            term = self._begin(kept, lease)
         except GatewayError as error:
             self._fault.failed(error)
             return

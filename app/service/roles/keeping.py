@@ -42,10 +42,10 @@ class KeptParts(NamedTuple):
 class KeepingTerm:
     """The work of a keeper for as long as it holds the lease: `context.catalog` refuses writes after that.
 
-    `noted` is the number of the event that the keeper before has logged last, if there was one.
+    Its lines of events continue after the number `noted`.
     """
 
-    def __init__(self, context: ServiceContext, parts: KeptParts, noted: int | None) -> None:
+    def __init__(self, context: ServiceContext, parts: KeptParts, noted: int) -> None:
         self._context, self._parts = context, parts
         self.stop = stop = Event()
         self.recorder = Recorder(context.catalog, context.store)

@@ -24,7 +24,7 @@ from app.service.context import ServiceContext
 from app.service.repair import record_files
 from app.service.repair.record_files import Dropped, RecordFile, RecordHeader
 from app.service.repair.record_json import Row, from_json, kind_of, line, to_json
-from app.service.repair.recorder import Recorder
+from app.service.repair.recorder import NUMBERS, Recorder
 from app.testing.gateway_stages import service_context
 from app.testing.outgoing_files import FILES, delivery
 
@@ -162,7 +162,7 @@ def test_another_process_goes_on_where_the_last_one_was(context: ServiceContext)
     Recorder(context.catalog, context.store).record()
     newest = record_files.files(context.store)[-1]
     lines = [*record_files.rows(context.store)]
-    assert newest.number == 2
+    assert newest.number == NUMBERS
     assert {row.id for row in lines} == {first.id, second.id, MESSAGE.id}
     records_of_second = {row.id for row in record_files.rows(context.store) if row.id == second.id}
     assert records_of_second == {second.id}
@@ -245,3 +245,15 @@ def test_a_damaged_object_is_told_of_and_costs_what_lies_in_it(context: ServiceC
     path.write_bytes(data[:-4])
     with pytest.raises(GatewayError, match="too early"):
         [*record_files.rows(context.store)]
+
+
+def test_what_a_recorder_writes_late_is_older_than_what_the_next_one_writes(context: ServiceContext) -> None:
+    first, second, third = many(3)
+    paused, other = Recorder(context.catalog, context.store), Recorder(context.catalog, context.store)
+    finish(context, first)
+    paused.record()
+    finish(context, second)
+    other.record()
+    finish(context, third)
+    paused.record()
+    assert [each.number for each in record_files.files(context.store)] == [1, 2, NUMBERS]

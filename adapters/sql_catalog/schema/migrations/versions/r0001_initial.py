@@ -443,6 +443,13 @@ def upgrade() -> None:
 
 def _create_what_processes_do() -> None:
     op.create_table(
+        "shared_secrets",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("value", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_shared_secrets")),
+        comment="what all processes of a gateway sign with",
+    )
+    op.create_table(
         "leases",
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("holder", sa.Text(), nullable=False, comment="the process that took it last"),
@@ -498,6 +505,7 @@ def downgrade() -> None:
         "dead_letters",
         "counting",
         "leases",
+        "shared_secrets",
         "attachments",
         "api_keys",
     ):
