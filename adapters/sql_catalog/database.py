@@ -42,7 +42,8 @@ from adapters.connections import LogIn
 from adapters.sql_catalog.database_errors import explained
 from adapters.sql_catalog.locks import AdvisoryLock, FileLock, GatewayLock
 from adapters.sql_catalog.schema.migrations import upgrade
-from app.model.errors import GatewayError
+from adapters.sql_catalog.writer_turn import LONGEST_WAIT, take_turn
+from app.model.errors import CatalogError, GatewayError
 from app.model.masking import masked
 from app.secret import Changing
 
@@ -67,20 +68,21 @@ _SQLITE_WRITER = (
 _LARGE_CACHE = "PRAGMA cache_size = -65536"
 """For very many rows at once: their identifiers have no order, so that they change most pages of the indexes. A smaller
 cache writes these pages several times in a transaction."""
+_KEEP_ALIVE = ("SET tcp_keepalives_idle TO 10", "SET tcp_keepalives_interval TO 5", "SET tcp_keepalives_count TO 3")
+"""The server notices within half a minute that the machine of a client is gone, and with it its locks."""
 _ON_CONNECT: dict[tuple[str, str], tuple[str, ...]] = {
     ("sqlite", "reader"): (_BUSY_TIMEOUT, "PRAGMA query_only = ON"),
     ("sqlite", "quick"): (*_SQLITE_WRITER, "PRAGMA synchronous = NORMAL"),
     ("sqlite", "durable"): (*_SQLITE_WRITER, "PRAGMA synchronous = FULL"),
-    ("postgresql", "reader"): (),
-    ("postgresql", "quick"): ("SET synchronous_commit TO off",),
-    ("postgresql", "durable"): ("SET synchronous_commit TO on",),
+    ("postgresql", "reader"): _KEEP_ALIVE,
+    ("postgresql", "quick"): ("SET synchronous_commit TO off", *_KEEP_ALIVE),
+    ("postgresql", "durable"): ("SET synchronous_commit TO on", *_KEEP_ALIVE),
 }
-_BEGIN_WRITING = {
+_BEGIN_WRITING: dict[str, Callable[[Connection], object]] = {
     # An ordinary BEGIN takes the lock with the first write, and fails if another process wrote after the first read.
-    "sqlite": "BEGIN IMMEDIATE",
-    "postgresql": "SELECT pg_advisory_xact_lock(7017280452245743460)",
+    "sqlite": lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"),
+    "postgresql": take_turn,
 }
-_END_IDLE_TRANSACTIONS = {"sqlite": (), "postgresql": ("SET idle_in_transaction_session_timeout TO '5s'",)}
 _READERS: dict[str, Any] = {"pool_size": 8, "max_overflow": 8, "isolation_level": "AUTOCOMMIT"}
 _WRITER: dict[str, Any] = {"pool_size": 1, "max_overflow": 0}
 
@@ -132,8 +134,7 @@ class SqliteImages(NamedTuple):
 
 
 class Database:
-    """The database at a URL, its schema migrated to the newest version. `_write_lock` guards the two connections that
-    write.
+    """The database at a URL, its schema migrated to the newest version.
 
     `_write_lock` allows one write at a time, and guards the engines `_durable` and `_quick`.
 
@@ -156,9 +157,8 @@ class Database:
         """A function that runs at the start of every write. It raises CatalogTaken when this process may no longer
         write."""
         self._write_lock = Lock()
-        self._more_on_connect: list[str] = []
-        self._durable = _engine(self.address, "durable", more_on_connect=self._more_on_connect, **_WRITER)
-        self._quick = _engine(self.address, "quick", more_on_connect=self._more_on_connect, **_WRITER)
+        self._durable = _engine(self.address, "durable", **_WRITER)
+        self._quick = _engine(self.address, "quick", **_WRITER)
         self._readers = _engine(self.address, "reader", **_READERS)
         self.lock: GatewayLock = (
             FileLock(Path(address.database or ""))
@@ -184,18 +184,31 @@ class Database:
     def write(self, *, durable: bool = False, attached: SqliteImages | None = None) -> Iterator[Connection]:
         """Open a transaction, the only writer of this database. It is rolled back when the block raises an error.
 
-        It can read the tables of the `attached` images.
+        It can read the tables of the `attached` images. Raises CatalogError if others write for too long.
         """
         engine = self._durable if durable else self._quick
         with (
             explained(self.place),
-            self._write_lock,
+            self._turn(),
             engine.connect() as connection,
             _attached(connection, attached),
             connection.begin(),
         ):
             self.admit(connection)
             yield connection
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Hold the lock of this process's writers for the block. Raises CatalogError after LONGEST_WAIT."""
+        if not self._write_lock.acquire(timeout=LONGEST_WAIT):
+            raise CatalogError(
+                f"the catalog {self.place} cannot be written at present: another thread has been writing for "
+                f"{LONGEST_WAIT:.0f} s"
+            )
+        try:
+            yield
+        finally:
+            self._write_lock.release()
 
     def also_requiring(self, require: Callable[[Connection], None]) -> "Database":
         """Return this database, with the same connections, for writes that `require` admits as well."""
@@ -207,16 +220,6 @@ class Database:
 
         view.admit = admit
         return view
-
-    def end_idle_transactions(self) -> None:
-        """Have the database end the transactions of this process that stand still for five seconds.
-
-        Otherwise all others would wait for a process that is paused within a write.
-        """
-        self._more_on_connect.extend(_END_IDLE_TRANSACTIONS[self.dialect])
-        with self._write_lock:
-            for engine in (self._quick, self._durable):
-                engine.dispose()
 
     def insert(self, table: Table) -> Insert:
         """Return an INSERT of the dialect that supports ON CONFLICT."""
@@ -269,7 +272,7 @@ def _from_json(text: str | bytes) -> Any:
         return json.loads(text)
 
 
-def _engine(address: DatabaseAddress, role: str, *, more_on_connect: Sequence[str] = (), **options: Any) -> Engine:
+def _engine(address: DatabaseAddress, role: str, **options: Any) -> Engine:
     dialect = address.url.get_backend_name()
     try:
         # Parameters are user data: they must not appear in exceptions or logs.
@@ -300,7 +303,7 @@ def _engine(address: DatabaseAddress, role: str, *, more_on_connect: Sequence[st
             connection.isolation_level = None
             connection.create_function(FROM_HEX, 1, bytes.fromhex, deterministic=True)
         cursor = connection.cursor()
-        for statement in (*statements, *more_on_connect):
+        for statement in statements:
             cursor.execute(statement)
         cursor.close()
         if dialect == "postgresql":
@@ -310,6 +313,6 @@ def _engine(address: DatabaseAddress, role: str, *, more_on_connect: Sequence[st
 
         @event.listens_for(engine, "begin")
         def begin(connection: Connection) -> None:
-            connection.exec_driver_sql(_BEGIN_WRITING[dialect])
+            _BEGIN_WRITING[dialect](connection)
 
     return engine

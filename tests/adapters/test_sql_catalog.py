@@ -17,11 +17,11 @@ import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text, update
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 
 from adapters.sql_catalog import SqlCatalog
 from adapters.sql_catalog.database import _ON_CONNECT, FROM_HEX, Database
-from adapters.sql_catalog.schema.catalog_tables import metadata, progress
+from adapters.sql_catalog.schema.catalog_tables import metadata
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import CatalogError, CatalogTaken, GatewayError
 from app.model.records import Checkpoint, JournalIdentity, NewEvent, PartRun
@@ -493,24 +493,6 @@ class TestPostgresql(SqlCatalogContract):
         other.lock()
         with pytest.raises(CatalogTaken):
             catalog.lock()
-        other.close()
-
-    def test_a_process_that_stops_in_the_middle_of_a_write_keeps_nobody_waiting(
-        self, catalog: SqlCatalog, url: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        soon = {"postgresql": ("SET idle_in_transaction_session_timeout TO '50ms'",)}
-        monkeypatch.setattr("adapters.sql_catalog.database._END_IDLE_TRANSACTIONS", soon)
-        catalog.bind(JournalIdentity("a" * 32, catalog.take_over(1)))
-        other = SqlCatalog(url)
-
-        def stop_in_the_middle() -> None:
-            with catalog._database.write() as connection:
-                connection.execute(update(progress).values(position=5))
-                other.bind(JournalIdentity("a" * 32, other.take_over(2)))
-
-        with pytest.raises(CatalogError, match="idle-in-transaction"):
-            stop_in_the_middle()
-        assert other.progress() is None
         other.close()
 
     def test_a_server_that_is_away_is_one_sentence(self, catalog: SqlCatalog, url: str) -> None:

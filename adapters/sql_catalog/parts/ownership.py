@@ -16,7 +16,6 @@ class OwnershipPart(CatalogPart):
         self._database.lock.take()
 
     def take_over(self, least: int) -> int:
-        self._database.end_idle_transactions()
         with self._database.write(durable=True) as connection:
             last = connection.scalar(select(catalog_tables.progress.c.journal_epoch))
             epoch = max(least, (last or 0) + 1)

@@ -34,7 +34,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.schema import CreateTable
 
 from adapters.sql_catalog.bulk_rows import PreparedStatement
@@ -242,7 +242,10 @@ class PipelinePart(AssemblyPart):
                 yield connection
         else:
             with self._database.write() as connection:
-                _copy(connection.connection, packed)
+                try:
+                    _copy(connection.connection, packed)
+                except connection.dialect.loaded_dbapi.OperationalError as error:
+                    raise OperationalError("COPY", None, error) from error
                 yield connection
 
     def begin_run(self, run: PipelineRun, keep: int) -> None:
