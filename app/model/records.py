@@ -291,7 +291,8 @@ class DeliveryRecord:
     `messages_sent` of `messages_total` physical messages are confirmed by the broker (the total is None until all are).
     `cut` has the options of the first attempt, which all others use, too: parts that were split by different options
     do not fit together. `cancel_requested` is set while it is open and a client has cancelled it.
-    `trace_parent` is the `traceparent` of the request that queued it."""
+    `trace_parent` is the `traceparent` of the request that queued it. `claim` counts the attempts to send it, of any
+    process: who has an older number may not change it any more."""
 
     id: str
     destination: str
@@ -317,6 +318,7 @@ class DeliveryRecord:
     subscribers: Subscribers | None = None
     cancel_requested: bool = False
     trace_parent: str | None = None
+    claim: int = 0
 
 
 class EventRecord(NamedTuple):

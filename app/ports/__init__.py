@@ -6,7 +6,7 @@ Each module is one port. Every method may be called from any thread, unless it s
 from app.ports.catalog import Catalog, CatalogPlugin
 from app.ports.catalog.assembly import JournalReferences
 from app.ports.catalog.database import CatalogDatabase
-from app.ports.catalog.deliveries import IdempotencyConflict
+from app.ports.catalog.deliveries import Begin, IdempotencyConflict, Sending
 from app.ports.catalog.keys import KeyCatalog
 from app.ports.catalog.leases import HeldLease, LeaseState
 from app.ports.catalog.listing import (
@@ -49,6 +49,7 @@ __all__ = [
     "ArchivePlugin",
     "AttachmentFilter",
     "BadCursor",
+    "Begin",
     "Catalog",
     "CatalogDatabase",
     "CatalogPlugin",
@@ -84,6 +85,7 @@ __all__ = [
     "Segment",
     "SendFailed",
     "Sender",
+    "Sending",
     "Sort",
     "Span",
     "SpanExporter",

@@ -131,7 +131,7 @@ class Destination(Endpoint):
     `body_limit` bounds the body of a physical message and `record_length` a record, in bytes. `attempts` of 0 tries
     for ever, with pauses from `retry_first` up to `retry_longest`. `group` chooses what a framing with groups makes
     of a file: the messages of a group, or the segments of one message. `data_set_version` is the version of SAS data
-    sets that the receiving program reads."""
+    sets that the receiving program reads. If `ordered`, a delivery waits until the one before it has ended."""
 
     options_field = "destination_settings"
 
@@ -142,6 +142,7 @@ class Destination(Endpoint):
     record_length: int | None = Field(default=None, ge=1)
     group: GroupedAs = "messages"
     data_set_version: DataSetVersion = "V9"
+    ordered: bool = False
     attempts: int = Field(default=0, ge=0)
     retry_first: Duration = timedelta(seconds=1)
     retry_longest: Duration = timedelta(minutes=5)

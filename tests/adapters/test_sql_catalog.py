@@ -25,7 +25,7 @@ from adapters.sql_catalog.schema.catalog_tables import metadata, progress
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import CatalogError, CatalogTaken, GatewayError
 from app.model.records import Checkpoint, JournalIdentity, NewEvent, PartRun
-from app.ports import AttachmentFilter, Catalog
+from app.ports import AttachmentFilter, Catalog, Sending
 from tests.contracts.catalog import CatalogContract
 from tests.contracts.catalog.finishing import told
 from tests.contracts.catalog.packed import NOW, checkpoint, pack
@@ -67,7 +67,8 @@ SEARCHES: list[Callable[[SqlCatalog], object]] = [
     lambda catalog: catalog.quarantined(None, None, "MTI6", 5, {"quay", "crane"}),
     lambda catalog: catalog.deliveries(None, "pier", "MTI6", 5),
     lambda catalog: catalog.deliveries(None, None, "MTI6", 5, {"pier", "dock"}),
-    lambda catalog: catalog.due_deliveries("pier", 5, 5),
+    lambda catalog: catalog.claim_delivery(Sending("pier", "a", is_alone=False), 5, lambda found: (found, []), 5, 5),
+    lambda catalog: catalog.claim_delivery(Sending("pier", "a", ordered=True), 5, lambda found: (found, []), 5, 5),
     lambda catalog: catalog.ended_deliveries(5, 5),
     lambda catalog: catalog.events_after(5, 5),
     lambda catalog: catalog.prune_events(5),

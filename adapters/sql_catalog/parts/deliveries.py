@@ -1,16 +1,23 @@
-"""Outgoing messages. Clients rely on them and the journal does not have them, so every write is durable on return."""
+"""Outgoing messages. Clients rely on them and the journal does not have them, so every write is durable on return.
+
+A process claims a delivery before it sends it. Each claim has a number, and a record is written only under the number
+with which it was read. So a process that was paused, and whose claim has ended meanwhile, changes nothing.
+"""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import Connection, Select, Update, and_, or_, select, update
 
+from adapters.sql_catalog.database_clock import now_of
 from adapters.sql_catalog.listing_pages import Listing, between, fetch_page
 from adapters.sql_catalog.parts.part import CatalogPart, limited, log_events
 from adapters.sql_catalog.schema.catalog_tables import IS_OPEN, IS_OVER, deliveries
 from adapters.sql_catalog.schema.record_rows import ENDED, delivery_record, delivery_values
 from app.model.attachment import DeliveryState
 from app.model.records import DeliveryRecord, NewEvent
-from app.ports import IdempotencyConflict, Page
+from app.ports import Begin, IdempotencyConflict, Page, Sending
 
 _DELIVERIES = Listing(deliveries.c.created_at, deliveries.c.id, delivery_record)
 
@@ -38,18 +45,14 @@ class DeliveriesPart(CatalogPart):
         delivery: DeliveryRecord,
         events: Sequence[NewEvent] = (),
         expected: Collection[DeliveryState] | None = None,
-    ) -> None:
-        values = delivery_values(delivery)
-        del values["cancel_requested"]
-        if delivery.state in ENDED:
-            values["cancel_requested"] = False
-        change = update(deliveries).where(deliveries.c.id == delivery.id).values(values)
+    ) -> bool:
+        change = _change(delivery, delivery.claim)
         if expected is not None:
             change = change.where(deliveries.c.state.in_([state.value for state in expected]))
         with self._database.write(durable=True) as connection:
-            if not connection.execute(change).rowcount:
-                raise KeyError(delivery.id)
+            is_unwanted = _is_unwanted(connection, change, delivery)
             log_events(connection, events)
+        return is_unwanted
 
     def request_cancel(self, delivery_id: str) -> None:
         change = update(deliveries).where(deliveries.c.id == delivery_id, IS_OPEN).values(cancel_requested=True)
@@ -64,11 +67,46 @@ class DeliveriesPart(CatalogPart):
         with self._database.write() as connection:  # it begins when the write before it has ended
             return connection.scalar(select(deliveries.c.id).where(deliveries.c.id == delivery_id)) is not None
 
-    def due_deliveries(self, destination: str, now: int, limit: int, latest: int | None = None) -> list[DeliveryRecord]:
-        to_destination = select(deliveries).where(IS_OPEN, deliveries.c.destination == destination)
-        at = deliveries.c.next_attempt_at
-        due = to_destination.where(at <= now if latest is None else or_(at <= now, at > latest))
-        return self._all(due.order_by(deliveries.c.created_at, deliveries.c.id).limit(limit), delivery_record)
+    def claim_delivery(
+        self, sending: Sending, seconds: float, begin: Begin, now: int, latest: int | None = None
+    ) -> DeliveryRecord | None:
+        order = deliveries.c.created_at, deliveries.c.id
+        at, until = deliveries.c.next_attempt_at, deliveries.c.claimed_until
+        to_destination = and_(IS_OPEN, deliveries.c.destination == sending.destination)
+        candidates = select(deliveries).where(to_destination)
+        if sending.ordered:
+            oldest = select(deliveries.c.id).where(to_destination).order_by(*order).limit(1)
+            candidates = select(deliveries).where(deliveries.c.id == oldest.scalar_subquery())
+        due = candidates.where(at <= now if latest is None else or_(at <= now, at > latest)).order_by(*order).limit(1)
+
+        def free(connection: Connection) -> Select[Any]:
+            if sending.is_alone:
+                return due
+            is_own = deliveries.c.claimed_by == sending.process
+            return due.where(or_(until.is_(None), until <= now_of(connection), is_own))
+
+        with self._database.read() as connection:  # mostly there is none
+            if connection.execute(free(connection)).first() is None:
+                return None
+        with self._database.write(durable=True) as connection:
+            row = connection.execute(free(connection).with_for_update(skip_locked=True)).first()
+            if row is None:
+                return None
+            found = delivery_record(row)
+            begun, events = begin(replace(found, claim=found.claim + 1))
+            ends = now_of(connection) + int(seconds * 1e6)
+            change = _change(begun, found.claim).values(claimed_by=sending.process, claimed_until=ends)
+            connection.execute(change)
+            log_events(connection, events)
+        return begun
+
+    def renew_claim(self, delivery: DeliveryRecord, seconds: float) -> bool:
+        same = (deliveries.c.id == delivery.id, deliveries.c.claim == delivery.claim)
+        is_sent = deliveries.c.state == DeliveryState.SENDING.value
+        with self._database.write() as connection:
+            ends = now_of(connection) + int(seconds * 1e6)
+            change = update(deliveries).where(*same, is_sent).values(claimed_until=ends)
+            return _is_unwanted(connection, change, delivery)
 
     def ended_deliveries(self, updated_before: int, limit: int) -> list[DeliveryRecord]:
         ended = select(deliveries).where(IS_OVER, deliveries.c.updated_at < updated_before)
@@ -90,3 +128,23 @@ class DeliveriesPart(CatalogPart):
         statement = statement.where(*between(deliveries.c.created_at, created_after, created_before))
         with self._database.read() as connection:
             return fetch_page(connection, _DELIVERIES, statement, cursor, limit)
+
+
+def _change(delivery: DeliveryRecord, claim: int) -> Update:
+    """Return the statement that records a delivery which was read under a claim."""
+    values = delivery_values(delivery)
+    del values["cancel_requested"]
+    if delivery.state in ENDED:
+        values["cancel_requested"] = False
+    if delivery.state is not DeliveryState.SENDING:
+        values |= {"claimed_by": None, "claimed_until": None}
+    return update(deliveries).where(deliveries.c.id == delivery.id, deliveries.c.claim == claim).values(values)
+
+
+def _is_unwanted(connection: Connection, change: Update, delivery: DeliveryRecord) -> bool:
+    """Execute a change of a delivery; return whether a client has asked to cancel it. Raises KeyError if there is no
+    such row."""
+    is_unwanted = connection.scalar(change.returning(deliveries.c.cancel_requested))
+    if is_unwanted is None:
+        raise KeyError(delivery.id)
+    return bool(is_unwanted)

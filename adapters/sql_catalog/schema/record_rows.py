@@ -133,7 +133,8 @@ def delivery_values(record: DeliveryRecord) -> Values:
 
 def delivery_record(row: Row[Any]) -> DeliveryRecord:
     values = dict(row._mapping)
-    del values["holds_content"]
+    for name in ("holds_content", "claimed_by", "claimed_until"):
+        del values[name]
     values["state"] = DeliveryState(values["state"])
     values["cut"] = None if values["cut"] is None else FramingOptions(**values["cut"])
     values["attachments"] = tuple(

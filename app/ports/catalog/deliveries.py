@@ -1,7 +1,7 @@
 """Deliveries: outgoing messages on their way to destinations."""
 
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple, Protocol
 
 from app.model.attachment import DeliveryState
 from app.model.records import DeliveryRecord, NewEvent
@@ -16,16 +16,43 @@ class IdempotencyConflict(Exception):
         self.delivery, self.same_request = delivery, same_request
 
 
+class Sending(NamedTuple):
+    """A process that sends deliveries to a destination.
+
+    If it `is_alone` with the catalog, claims of other processes do not count. If deliveries are `ordered`, each waits
+    until the one before has ended.
+    """
+
+    destination: str
+    process: str
+    is_alone: bool = True
+    ordered: bool = False
+
+
+Begin = Callable[[DeliveryRecord], tuple[DeliveryRecord, Sequence[NewEvent]]]
+"""A function that returns a claimed delivery as it is to be recorded, with the events of its attempt."""
+
+
 class DeliveryCatalog(Protocol):
     """Deliveries, from the request that made them to their end."""
 
     def add_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent]) -> None:
         """Add a delivery. Raises IdempotencyConflict, with the earlier delivery, if its key is taken."""
 
-    def due_deliveries(self, destination: str, now: int, limit: int, latest: int | None = None) -> list[DeliveryRecord]:
-        """Return queued and sending deliveries to a destination whose next attempt is due, oldest first.
+    def claim_delivery(
+        self, sending: Sending, seconds: float, begin: Begin, now: int, latest: int | None = None
+    ) -> DeliveryRecord | None:
+        """Claim the oldest delivery that is due, for so many seconds, and return it as `begin` changed it.
 
-        An attempt planned for later than `latest` is due too: a clock that was ahead has put it off.
+        Queued deliveries and those being sent are due when no other process has claimed them and their next attempt is
+        at or before `now`. One planned for later than `latest` is due too: a clock that was ahead has put it off.
+        Many processes may call this at once: a delivery goes to one of them. Its number of claims has grown by one.
+        """
+
+    def renew_claim(self, delivery: DeliveryRecord, seconds: float) -> bool:
+        """Let the claim of a delivery last for so many seconds more. Return whether a client has asked to cancel it.
+
+        Raises KeyError if it has been claimed again, or has ended.
         """
 
     def update_delivery(
@@ -33,10 +60,11 @@ class DeliveryCatalog(Protocol):
         delivery: DeliveryRecord,
         events: Sequence[NewEvent] = (),
         expected: Collection[DeliveryState] | None = None,
-    ) -> None:
+    ) -> bool:
         """Replace a delivery's record, except `cancel_requested`, which is kept until the delivery has ended.
 
-        Raises KeyError if there is none, or none in an `expected` state.
+        Its claim ends, unless its state is `sending`. Return whether a client has asked to cancel it.
+        Raises KeyError if there is none, none in an `expected` state, or if it has been claimed since it was read.
         """
 
     def request_cancel(self, delivery_id: str) -> None:

@@ -197,27 +197,24 @@ class Deliveries:
         One that is being sent keeps its state until its next batch, and is sent if there is none. A restart meanwhile
         changes nothing. Raises DeliveryOver.
         """
-        outbox = self.outboxes.get(delivery.destination)
-        waiting = (DeliveryState.QUEUED,) if outbox is not None else OPEN
+        is_sent = delivery.destination in self.destinations
+        waiting = (DeliveryState.QUEUED,) if is_sent else OPEN
         reason, now = CANCELLED, self._clock.now()
         cancelled = replace(delivery, state=DeliveryState.CANCELLED, reason=reason, updated_at=now)
         event = delivery_event(cancelled, attempts=cancelled.attempts, reason=reason)
         try:
             self._catalog.update_delivery(cancelled, [event], waiting)
         except KeyError:
-            return self._request_cancel(delivery, outbox)
+            return self._request_cancel(delivery, is_sent=is_sent)
         self._context.metrics.deliveries.labels(cancelled.state).inc()
-        if outbox is not None:
-            outbox.ended(delivery.id)
         self._context.notifier.notify()
         return cancelled
 
-    def _request_cancel(self, delivery: DeliveryRecord, outbox: Outbox | None) -> DeliveryRecord:
+    def _request_cancel(self, delivery: DeliveryRecord, *, is_sent: bool) -> DeliveryRecord:
         """Have a delivery cancelled that is being sent, and return it. Raises DeliveryOver."""
-        if outbox is not None:
+        if is_sent:
             with suppress(KeyError):
                 self._catalog.request_cancel(delivery.id)
-                outbox.cancel(delivery.id)
                 return self._catalog.delivery(delivery.id) or delivery
         newest = self._catalog.delivery(delivery.id) or delivery
         raise DeliveryOver(newest.state, f"it is {newest.state} and cannot be cancelled")
@@ -241,14 +238,12 @@ class Deliveries:
             next_attempt_at=0,
             updated_at=self._clock.now(),
         )
-        outbox = self.outboxes[delivery.destination]
-        outbox.begin_again(delivery.id)
         try:
             self._catalog.update_delivery(queued, [delivery_event(queued)], RETRIED)
         except KeyError:
             raise DeliveryOver(delivery.state, "it was changed meanwhile") from None
         self._context.metrics.deliveries.labels(queued.state).inc()
-        outbox.wake()
+        self.outboxes[delivery.destination].wake()
         self._context.notifier.notify()
         return queued
 

@@ -4,15 +4,19 @@ Each destination has its own thread, which sends its deliveries one after the ot
 while it is sent, and never held as a whole. The number of messages that the broker has confirmed is written to the
 catalog before more are sent. After a crash or a failure the same messages are made again, and the confirmed ones are
 skipped. So after a crash at most one batch is sent twice, and none if the sender keeps its own record with the broker.
+
+Several processes may send to one destination. Each claims a delivery before an attempt, renews the claim meanwhile, and
+writes under it. A claim ends by the clock of the database. Its holder counts from before it asked, by its monotonic
+clock, and stops earlier: a process that was paused for longer sends nothing more of the delivery.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from random import uniform
-from threading import Event
+from threading import Event, Thread
 from time import monotonic
 from typing import Any
 
@@ -20,10 +24,10 @@ from app.framing.registry import framing
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.errors import CatalogError, DamagedError, GatewayError, with_type
 from app.model.message import PhysicalMessage, footprint
-from app.model.records import DeliveryRecord, FramingOptions
+from app.model.records import DeliveryRecord, FramingOptions, NewEvent
 from app.model.trace_context import TRACE_PARENT, trace_fields
 from app.observe import Recurring, logger
-from app.ports import DeliveryProgress, Sender, SendFailed
+from app.ports import DeliveryProgress, Sender, SendFailed, Sending
 from app.service.context import ServiceContext
 from app.service.events.event_entries import delivery_event
 from app.service.sending.sending_errors import CannotSend
@@ -38,7 +42,11 @@ IDLE_SECONDS = 5.0
 CANCELLED = "a client cancelled it"
 TIDY_SECONDS, TIDY_RETRY_SECONDS = 3600.0, 30.0
 """The pauses between two searches for records of deliveries that are over, and after one that has failed."""
-DUE_AT_ONCE = 16
+CLAIM_SECONDS = 10.0
+"""How long a process that sends a delivery may be silent before another one takes its place."""
+RENEW_SECONDS = 2.0
+HELD_SECONDS = 7.0
+"""A process that could not renew its claim for so long stops sending the delivery."""
 PROPERTY_BYTES = 16
 """The bytes that a property takes in addition to its text and its name, which XML has twice."""
 ESCAPED = str.maketrans(dict.fromkeys("&<>'\"\t\n\r", "&#00;"))
@@ -80,20 +88,15 @@ class Outbox:
         self.name, self.sender = name, sender
         self._cut, self._context = cut, context
         self._settings = context.settings.destinations[name]
+        self._sending = Sending(name, context.instance, not context.settings.is_catalog_shared, self._settings.ordered)
+        self._run: _Run | None = None
+        """The attempt that is being made."""
         self._wake = Notifier()
         self._stop = Event()
         self._fault = Recurring(log, "deliveries", destination=name)
         self._delayed = Recurring(log, "sending", logging.WARNING, destination=name)
-        self._confirmed: dict[str, int] = {}
-        """The confirmed messages of each open delivery, also if the catalog has failed to record them."""
-        self._furthest: dict[str, int] = {}
-        """The most messages of each open delivery that one attempt has reached; a sender may have to begin again."""
-        self._last_progress: dict[str, int] = {}
-        """The last attempt of each open delivery in which the broker confirmed messages."""
-        self._broken: dict[str, str] = {}
-        """Why the last attempt of an open delivery failed, if not because of the broker."""
-        self._cancelled: set[str] = set()
-        """The deliveries that are to be cancelled before their next batch."""
+        self._known: dict[str, _Known] = {}
+        """What earlier attempts of this process have shown of open deliveries."""
         self._tidy_at = 0.0
         """When to remove the sender's records of ended deliveries."""
 
@@ -101,23 +104,10 @@ class Outbox:
         """Wake the outbox, as there may be something to send."""
         self._wake.notify()
 
-    def cancel(self, delivery_id: str) -> None:
-        """Cancel a delivery that is being sent, before its next batch. It is sent if there is none."""
-        self._cancelled.add(delivery_id)
-        self._wake.notify()
-
-    def ended(self, delivery_id: str) -> None:
-        """Forget a delivery that a client cancelled before it was sent."""
-        self._forget(delivery_id)
-
-    def begin_again(self, delivery_id: str) -> None:
-        """Forget that a client wanted to cancel a delivery that has ended."""
-        self._cancelled.discard(delivery_id)
-
     def status(self) -> dict[str, Any]:
         """Return the sender's status. Its `error` is also why deliveries that the broker would take are not sent."""
         status = self.sender.status()
-        own = self._fault.error or next(iter(list(self._broken.values())), None)
+        own = self._fault.error or next((each.broken for each in list(self._known.values()) if each.broken), None)
         return {**status, "error": status.get("error") or own}
 
     def stop(self) -> None:
@@ -126,6 +116,7 @@ class Outbox:
 
     def run(self) -> None:
         """Send the deliveries that are due, until `stop`."""
+        Thread(target=self._renew, name=f"claims {self.name}", daemon=True).start()
         try:
             while not self._stop.is_set():
                 seen = self._wake.notifications
@@ -146,54 +137,86 @@ class Outbox:
                     self._tidy_at = monotonic() + TIDY_SECONDS
             now = self._context.clock.now()
             latest = now + microseconds(self._settings.retry_longest)
-            due = self._context.catalog.due_deliveries(self.name, now, DUE_AT_ONCE, latest)
-            for delivery in due:
-                self._attempt(delivery)
-                if self._stop.is_set():
-                    break
+            asked = monotonic()
+            claimed = self._context.catalog.claim_delivery(self._sending, CLAIM_SECONDS, self._begun, now, latest)
+            if claimed is not None:
+                self._context.metrics.deliveries.labels(claimed.state).inc()
+                self._context.notifier.notify()
+                self._attempt(_Run(claimed, asked + HELD_SECONDS, is_unwanted=claimed.cancel_requested))
+            else:
+                self._forget_ended()
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
             return False
         self._fault.worked()
-        return bool(due)
+        return claimed is not None
 
-    def _attempt(self, delivery: DeliveryRecord) -> None:
-        confirmed = self._confirmed.get(delivery.id, delivery.messages_sent)
-        self._last_progress.setdefault(delivery.id, delivery.attempts if confirmed else 0)
-        if delivery.cancel_requested:  # before a restart
-            self._cancelled.add(delivery.id)
-        delivery = replace(delivery, attempts=delivery.attempts + 1, messages_sent=confirmed)
+    def _begun(self, delivery: DeliveryRecord) -> tuple[DeliveryRecord, Sequence[NewEvent]]:
+        """Return a claimed delivery as its attempt begins, with the event of that."""
+        known = self._known.get(delivery.id)
+        if known is None or not delivery.attempts or known.claim + 1 != delivery.claim:
+            # It is new here, a client has queued it again, or another process has tried it meanwhile.
+            known = self._known[delivery.id] = _Known(delivery.messages_sent)
+            known.last_progress = delivery.attempts if delivery.messages_sent else 0
+        known.claim = delivery.claim
+        begun = replace(delivery, attempts=delivery.attempts + 1, messages_sent=known.confirmed)
+        return self._entered(begun, DeliveryState.SENDING, None)
+
+    def _attempt(self, run: "_Run") -> None:
+        self._run = run
         try:
-            run = _Run(self._enter(delivery, DeliveryState.SENDING, None, OPEN))
-        except KeyError:  # a client has cancelled it since it was read
-            self._forget(delivery.id)
-            return
+            self._send_and_record(run)
+        except ClaimLost as error:
+            log.warning("delivery_claim_lost", delivery=run.delivery.id, destination=self.name, reason=str(error))
+            self._known.pop(run.delivery.id, None)
+        finally:
+            self._run = None
+
+    def _send_and_record(self, run: "_Run") -> None:
+        """Make an attempt and record how it ended. Raises ClaimLost and CatalogError."""
+        known = self._known[run.delivery.id]
         try:
             is_finished = self._send(run)
         except _Cancelled:
-            self._end(run.delivery, DeliveryState.CANCELLED, CANCELLED)
+            self._end(run, DeliveryState.CANCELLED, CANCELLED)
         except (CannotSend, DamagedError) as error:
-            self._end(run.delivery, DeliveryState.FAILED, str(error))
+            self._end(run, DeliveryState.FAILED, str(error))
         except SendFailed as error:
-            self._broken.pop(delivery.id, None)
-            self._failed(run.delivery, error)
-        except CatalogError:
+            known.broken = None
+            self._failed(run, error)
+        except (CatalogError, ClaimLost):
             raise
         except Exception as error:  # noqa: BLE001 - it must not stop the deliveries after this one
-            self._broken[delivery.id] = _reason(error)
-            self._failed(run.delivery, error)
+            known.broken = _reason(error)
+            self._failed(run, error)
         else:
             self._delayed.worked()
-            self._broken.pop(delivery.id, None)
+            known.broken = None
             if is_finished:
-                total = run.delivery.messages_sent
-                self._end(replace(run.delivery, messages_total=total), DeliveryState.SENT, None)
+                run.delivery = replace(run.delivery, messages_total=run.delivery.messages_sent)
+                self._end(run, DeliveryState.SENT, None)
+
+    def _renew(self) -> None:
+        """Renew the claim of what is being sent, until `stop`: a broker may take long to confirm a batch."""
+        while not self._stop.wait(RENEW_SECONDS):
+            if (run := self._run) is None:
+                continue
+            asked = monotonic()
+            try:
+                if self._context.catalog.renew_claim(run.delivery, CLAIM_SECONDS):
+                    run.is_unwanted = True
+            except KeyError:  # another process has it, or the attempt has just ended
+                run.held_until = 0.0
+            except Exception as error:  # noqa: BLE001 - `Recurring` logs it
+                self._fault.failed(error)
+            else:
+                run.held_until = asked + HELD_SECONDS
 
     def _send(self, run: "_Run") -> bool:
         """Send the messages that are not confirmed yet. Return False when it was stopped before the last one."""
         known = run.delivery.messages_sent if run.delivery.cut is not None else None
         run.delivery = replace(run.delivery, messages_sent=self.sender.resume(run.delivery.id, known))
-        run.delivery, how = self._settle_cut(run.delivery)
+        how = self._settle_cut(run)
         if not run.delivery.messages_sent:
             self._require_whole(run, how)
         remaining = islice(self._cut(how, run.delivery), run.delivery.messages_sent, None)
@@ -232,25 +255,35 @@ class Outbox:
                 return
 
     def _require_wanted(self, run: "_Run") -> None:
-        if run.delivery.id in self._cancelled:
+        """Raise ClaimLost if another process may send the delivery by now, and _Cancelled if no client wants it."""
+        if monotonic() > run.held_until:
+            raise ClaimLost("the claim could not be renewed in time, so another process may send it")
+        if run.is_unwanted:
             raise _Cancelled
 
     def _advance(self, run: "_Run", confirmed: list[PhysicalMessage]) -> None:
         """Record that the broker has confirmed these messages, before others are sent."""
         if not confirmed:
             return
-        sent = run.delivery.messages_sent + len(confirmed)
+        known, sent = self._known[run.delivery.id], run.delivery.messages_sent + len(confirmed)
         run.delivery = replace(run.delivery, messages_sent=sent, updated_at=self._context.clock.now())
-        self._confirmed[run.delivery.id] = sent
-        if sent > self._furthest.get(run.delivery.id, 0):
-            self._furthest[run.delivery.id] = sent
-            self._last_progress[run.delivery.id] = run.delivery.attempts
+        known.confirmed = sent
+        if sent > known.furthest:
+            known.furthest, known.last_progress = sent, run.delivery.attempts
         self._context.metrics.count_sent(self.name, len(confirmed), sum(len(message.body) for message in confirmed))
-        self._context.catalog.update_delivery(run.delivery)
+        self._record(run)
 
-    def _settle_cut(self, delivery: DeliveryRecord) -> tuple[DeliveryRecord, FramingOptions]:
-        """Return the delivery with the cut for all its attempts, recorded before the first message is sent."""
-        settings = self._settings
+    def _record(self, run: "_Run", events: Sequence[NewEvent] = ()) -> None:
+        """Record the delivery under its claim. Raises ClaimLost."""
+        try:
+            if self._context.catalog.update_delivery(run.delivery, events):
+                run.is_unwanted = True
+        except KeyError:
+            raise ClaimLost("another process has claimed it") from None
+
+    def _settle_cut(self, run: "_Run") -> FramingOptions:
+        """Return the cut for all attempts of the delivery, recorded before the first message is sent."""
+        settings, delivery = self._settings, run.delivery
         how = framing(settings.framing)
         added = max((_properties_size(how.properties(attachment)) for attachment in delivery.attachments), default=0)
         if delivery.trace_parent is not None:
@@ -261,27 +294,29 @@ class Outbox:
             if limit < 1:
                 raise CannotSend("the names of its attachments are too long for the broker's messages")
             cut = framing_options(settings, limit)
-            delivery = replace(delivery, cut=cut)
-            self._context.catalog.update_delivery(delivery)
-            return delivery, cut
+            run.delivery = replace(delivery, cut=cut)
+            self._record(run)
+            return cut
         if room < delivery.cut.body_limit:
             begun = delivery.cut.body_limit
             raise CannotSend(f"it was begun with bodies of up to {begun} bytes, but the broker now takes only {room}")
-        return delivery, delivery.cut
+        return delivery.cut
 
-    def _failed(self, delivery: DeliveryRecord, error: Exception) -> None:
+    def _failed(self, run: "_Run", error: Exception) -> None:
         """Fail a delivery for good, or have it tried again: soon after an attempt with progress, otherwise later each
         time."""
-        if delivery.id in self._cancelled:
-            self._end(delivery, DeliveryState.CANCELLED, CANCELLED)
+        delivery, known = run.delivery, self._known[run.delivery.id]
+        now = self._context.catalog.delivery(delivery.id)
+        if run.is_unwanted or (now is not None and now.cancel_requested):
+            self._end(run, DeliveryState.CANCELLED, CANCELLED)
             return
         if isinstance(error, SendFailed) and not error.counts:
-            self._last_progress[delivery.id] += 1
+            known.last_progress += 1
         allowed = self._settings.attempts
-        fruitless = delivery.attempts - self._last_progress[delivery.id]
+        fruitless = delivery.attempts - known.last_progress
         is_permanent = isinstance(error, SendFailed) and error.permanent
         if is_permanent or (allowed and fruitless >= allowed):
-            self._end(delivery, DeliveryState.FAILED, _reason(error))
+            self._end(run, DeliveryState.FAILED, _reason(error))
             return
         first, longest = self._settings.retry_first, self._settings.retry_longest
         pause = min(microseconds(longest), microseconds(first) << min(max(fruitless - 1, 0), 30))
@@ -290,42 +325,48 @@ class Outbox:
         again = self._context.clock.now() + int(pause * uniform(0.5, 1.0))  # noqa: S311 - jitter keeps no secret
         why = str(error) if isinstance(error, SendFailed) else error
         self._delayed.failed(why, delivery=delivery.id, **trace_fields(delivery.trace_parent))
-        self._enter(replace(delivery, next_attempt_at=again), DeliveryState.QUEUED, _reason(error))
+        run.delivery = replace(delivery, next_attempt_at=again)
+        self._enter(run, DeliveryState.QUEUED, _reason(error))
 
-    def _end(self, delivery: DeliveryRecord, state: DeliveryState, reason: str | None) -> None:
+    def _end(self, run: "_Run", state: DeliveryState, reason: str | None) -> None:
         """End a delivery. The sender keeps its record of one that was not sent: a client may have it tried again."""
-        self._enter(delivery, state, reason)
-        self._forget(delivery.id)
+        self._enter(run, state, reason)
+        self._known.pop(run.delivery.id, None)
         if state is DeliveryState.SENT:
             try:
-                self.sender.forget(delivery.id)
+                self.sender.forget(run.delivery.id)
             except SendFailed:
                 self._tidy_at = monotonic() + TIDY_RETRY_SECONDS
 
-    def _forget(self, delivery_id: str) -> None:
-        self._confirmed.pop(delivery_id, None)
-        self._furthest.pop(delivery_id, None)
-        self._last_progress.pop(delivery_id, None)
-        self._broken.pop(delivery_id, None)
-        self._cancelled.discard(delivery_id)
+    def _forget_ended(self) -> None:
+        """Forget a delivery that a client has cancelled after an attempt failed, so that health no longer names it."""
+        broken = next((each for each, known in self._known.items() if known.broken), None)
+        if broken is not None:
+            delivery = self._context.catalog.delivery(broken)
+            if delivery is None or delivery.state not in OPEN:
+                del self._known[broken]
 
     def _may_continue(self, delivery_id: str) -> bool:
         delivery = self._context.catalog.delivery(delivery_id)
         return delivery is not None and (delivery.state in OPEN or can_be_retried(delivery))
 
-    def _enter(
-        self,
-        delivery: DeliveryRecord,
-        state: DeliveryState,
-        reason: str | None,
-        expected: Collection[DeliveryState] | None = None,
-    ) -> DeliveryRecord:
-        delivery = replace(delivery, state=state, reason=reason, updated_at=self._context.clock.now())
-        event = delivery_event(delivery, attempts=delivery.attempts, reason=reason)
-        self._context.catalog.update_delivery(delivery, [event], expected)
+    def _enter(self, run: "_Run", state: DeliveryState, reason: str | None) -> None:
+        """Record the end of an attempt. Raises ClaimLost."""
+        run.delivery, events = self._entered(run.delivery, state, reason)
+        self._record(run, events)
         self._context.metrics.deliveries.labels(state).inc()
         self._context.notifier.notify()
-        return delivery
+
+    def _entered(
+        self, delivery: DeliveryRecord, state: DeliveryState, reason: str | None
+    ) -> tuple[DeliveryRecord, Sequence[NewEvent]]:
+        """Return a delivery in a new state, with the event of that."""
+        entered = replace(delivery, state=state, reason=reason, updated_at=self._context.clock.now())
+        return entered, [delivery_event(entered, attempts=entered.attempts, reason=reason)]
+
+
+class ClaimLost(GatewayError):
+    """Another process sends the delivery, or may do so."""
 
 
 class _Cancelled(Exception):
@@ -334,9 +375,29 @@ class _Cancelled(Exception):
 
 @dataclass(slots=True)
 class _Run:
-    """One attempt: the delivery with its progress."""
+    """One attempt: the delivery with its progress, until when its claim is certain (by `monotonic`), and whether a
+    client has asked to cancel it."""
 
     delivery: DeliveryRecord
+    held_until: float
+    is_unwanted: bool
+
+
+@dataclass(slots=True)
+class _Known:
+    """What the attempts of this process have shown of an open delivery.
+
+    `confirmed` messages are with the broker, also if the catalog has failed to record them. `claim` is the last one.
+    `furthest` is the most messages that one attempt has reached; a sender may have to begin again. `last_progress` is
+    the last attempt in which the broker confirmed messages. `broken` is why the last attempt failed, if not because of
+    the broker.
+    """
+
+    confirmed: int
+    claim: int = 0
+    furthest: int = 0
+    last_progress: int = 0
+    broken: str | None = None
 
 
 def _reason(error: Exception) -> str:

@@ -39,7 +39,9 @@ class World(Sending):
 
     def step(self) -> None:
         self.clock.advance(60)
-        self.deliveries.outboxes["partner"]._send_due()
+        outbox = self.deliveries.outboxes["partner"]
+        while outbox._send_due() and not outbox._stop.is_set():
+            pass
 
     def now(self) -> DeliveryRecord:
         found = self.context.catalog.delivery("d1")

@@ -7,12 +7,20 @@ from threading import Barrier, Event
 import pytest
 
 from app.model.attachment import DeliveryState
-from app.model.records import (
-    Checkpoint,
-    EventRecord,
-)
-from app.ports import AttachmentFilter, Catalog, IdempotencyConflict
+from app.model.records import Checkpoint, DeliveryRecord, EventRecord, NewEvent
+from app.ports import AttachmentFilter, Catalog, IdempotencyConflict, Sending
 from tests.contracts.catalog.records import HAPPENED, all_of, attachment, delivery
+
+
+def _claimed(catalog: Catalog, sending: Sending, now: int = 10, latest: int | None = None) -> DeliveryRecord | None:
+    def begin(found: DeliveryRecord) -> tuple[DeliveryRecord, list[NewEvent]]:
+        return replace(found, state=DeliveryState.SENDING, attempts=found.attempts + 1), [HAPPENED]
+
+    return catalog.claim_delivery(sending, 60, begin, now, latest)
+
+
+def _number(claimed: DeliveryRecord | None) -> int | None:
+    return None if claimed is None else claimed.claim
 
 
 class Deliveries:
@@ -41,28 +49,111 @@ class Deliveries:
             catalog.update_delivery(delivery(99), [HAPPENED])
         assert len(catalog.events_after(0, 99)) == 10
 
-    def test_due_deliveries_come_oldest_first(self, catalog: Catalog) -> None:
-        due = [
+    def test_the_oldest_delivery_that_is_due_is_claimed_first(self, catalog: Catalog) -> None:
+        for record in (
             delivery(1, created_at=5, next_attempt_at=10),
             delivery(2, created_at=4, state=DeliveryState.SENDING),
             delivery(3, created_at=6),
-        ]
-        for record in (
-            *due,
             delivery(4, next_attempt_at=11),
             delivery(5, state=DeliveryState.SENT),
             delivery(6, state=DeliveryState.FAILED),
             delivery(7, destination="dock"),
         ):
             catalog.add_delivery(record, [])
-        assert [record.id for record in catalog.due_deliveries("pier", 10, 9)] == ["d2", "d1", "d3"]
-        assert [record.id for record in catalog.due_deliveries("pier", 10, 2)] == ["d2", "d1"]
-        assert catalog.due_deliveries("bay", 10, 9) == []
+        claimed = []
+        while (one := _claimed(catalog, Sending("pier", "a", is_alone=False), 10)) is not None:
+            claimed.append(one.id)
+            catalog.update_delivery(replace(one, state=DeliveryState.SENT))
+        assert claimed == ["d2", "d1", "d3"]
+        bay = Sending("bay", "a", is_alone=False)
         put_off = delivery(70, destination="bay", next_attempt_at=1 << 60)
         catalog.add_delivery(put_off, [])
-        assert catalog.due_deliveries("bay", 10, 9) == []
-        assert catalog.due_deliveries("bay", 10, 9, 1 << 60) == []
-        assert catalog.due_deliveries("bay", 10, 9, 1000) == [put_off]
+        assert _claimed(catalog, bay, 10) is None
+        assert _claimed(catalog, bay, 10, 1 << 60) is None
+        found = _claimed(catalog, bay, 10, 1000)
+        assert found is not None
+        assert found.id == put_off.id
+
+    def test_a_claim_is_of_one_process_until_it_ends(self, catalog: Catalog) -> None:
+        first, other = (Sending("pier", process, is_alone=False) for process in "ab")
+        catalog.add_delivery(delivery(1), [])
+        held = _claimed(catalog, first)
+        assert held is not None
+        assert (held.claim, held.state, held.attempts) == (1, DeliveryState.SENDING, 1)
+        assert catalog.delivery("d1") == held
+        assert [event.subject for event in catalog.events_after(0, 9)] == [HAPPENED.subject]
+        assert _claimed(catalog, other) is None
+        assert not catalog.renew_claim(held, 60)
+        assert not catalog.update_delivery(replace(held, messages_sent=3))
+        assert _claimed(catalog, other) is None, "progress keeps the claim"
+        catalog.renew_claim(held, -1)
+        taken = _claimed(catalog, other)
+        assert taken is not None
+        assert (taken.claim, taken.messages_sent, taken.attempts) == (2, 3, 2)
+        for write in (
+            lambda: catalog.renew_claim(held, 60),
+            lambda: catalog.update_delivery(replace(held, messages_sent=9), [HAPPENED]),
+            lambda: catalog.update_delivery(replace(held, state=DeliveryState.SENT), [HAPPENED]),
+        ):
+            with pytest.raises(KeyError):
+                write()
+        assert catalog.delivery("d1") == taken
+        catalog.update_delivery(replace(taken, state=DeliveryState.QUEUED))
+        again = _claimed(catalog, first)
+        assert again is not None, "a delivery that is queued again is free at once"
+        assert again.claim == 3
+
+    def test_a_process_takes_back_what_it_has_claimed_itself(self, catalog: Catalog) -> None:
+        catalog.add_delivery(delivery(1), [])
+        sending = Sending("pier", "a", is_alone=False)
+        assert [_number(_claimed(catalog, sending)) for _ in range(3)] == [1, 2, 3]
+        assert _claimed(catalog, Sending("pier", "b", is_alone=False)) is None
+        assert _number(_claimed(catalog, Sending("pier", "b", is_alone=True))) == 4
+
+    def test_the_holder_learns_that_a_client_cancels(self, catalog: Catalog) -> None:
+        catalog.add_delivery(delivery(1), [])
+        held = _claimed(catalog, Sending("pier", "a"))
+        assert held is not None
+        assert (held.cancel_requested, catalog.renew_claim(held, 9), catalog.update_delivery(held)) == (False,) * 3
+        catalog.request_cancel("d1")
+        assert (catalog.renew_claim(held, 9), catalog.update_delivery(held)) == (True, True)
+        again = _claimed(catalog, Sending("pier", "a"))
+        assert again is not None
+        assert again.cancel_requested
+        assert not catalog.update_delivery(replace(again, state=DeliveryState.CANCELLED))
+        with pytest.raises(KeyError):
+            catalog.renew_claim(again, 9)
+
+    def test_ordered_deliveries_wait_for_the_one_before(self, catalog: Catalog) -> None:
+        a, b = (Sending("pier", process, is_alone=False, ordered=True) for process in "ab")
+        for number in (1, 2):
+            catalog.add_delivery(delivery(number, created_at=number), [])
+        first = _claimed(catalog, a)
+        assert first is not None
+        assert (first.id, _claimed(catalog, b)) == ("d1", None)
+        catalog.update_delivery(replace(first, state=DeliveryState.QUEUED, next_attempt_at=50))
+        assert (_claimed(catalog, a, 49), _claimed(catalog, b, 49)) == (None, None), "it waits for its next attempt"
+        first = _claimed(catalog, b, 50)
+        assert first is not None
+        catalog.update_delivery(replace(first, state=DeliveryState.FAILED))
+        second = _claimed(catalog, a)
+        assert second is not None
+        assert second.id == "d2"
+
+    def test_many_processes_claim_each_delivery_once(self, catalog: Catalog) -> None:
+        for number in range(40):
+            catalog.add_delivery(delivery(number), [])
+
+        def claim(process: int) -> list[str]:
+            sending, found = Sending("pier", f"process {process}", is_alone=False), []
+            while (one := _claimed(catalog, sending)) is not None:
+                found.append(one.id)
+                catalog.update_delivery(replace(one, state=DeliveryState.SENT))
+            return found
+
+        with ThreadPoolExecutor(4) as pool:
+            found = [each for some in pool.map(claim, range(4)) for each in some]
+        assert sorted(found) == sorted(f"d{number}" for number in range(40))
 
     def test_ended_deliveries_come_oldest_first(self, catalog: Catalog) -> None:
         sent = delivery(1, state=DeliveryState.SENT, updated_at=5)

@@ -215,6 +215,15 @@ def upgrade() -> None:
             comment="it is open, and a client has cancelled it",
         ),
         sa.Column("trace_parent", sa.Text(), comment="W3C traceparent of the request that queued it"),
+        sa.Column(
+            "claim", sa.BigInteger(), nullable=False, comment="how often a sender has claimed it, of any process"
+        ),
+        sa.Column("claimed_by", sa.Text(), comment="the process that sends it; null if none does"),
+        sa.Column(
+            "claimed_until",
+            sa.BigInteger(),
+            comment="the end of its claim in microseconds, by the clock of the database",
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_deliveries")),
         sa.UniqueConstraint("idempotency_key", name=op.f("uq_deliveries_idempotency_key")),
     )
