@@ -109,7 +109,7 @@ def _archive_context(settings: Settings, clock: Clock, instance: str) -> Archive
     cache = settings.pipeline.cache or settings.data / "archive-cache"
     return ArchiveContext(
         settings=settings,
-        journal=_opened("archive", plugins.archive(), place, cache, settings.pipeline.cache_bytes),
+        journal=_opened("archive", plugins.archive(), place, cache, settings.pipeline.cache_bytes, is_growing=True),
         catalog=_opened("catalog", plugins.catalog(), settings.catalog_url),
         store=_opened("content store", plugins.content_store(), settings.content_url),
         clock=clock,

@@ -33,7 +33,7 @@ from adapters.arrow_journal.segment_scan import find_batches
 from adapters.arrow_journal.segment_storage import BucketSegments, FolderSegments, SegmentStorage
 from adapters.disk import ReadFile
 from adapters.storage_places import bucket, local_folder
-from app.model.errors import DamagedError, GatewayError
+from app.model.errors import DamagedError, GatewayError, NotArchived
 from app.model.message import PhysicalMessage, Position
 from app.model.records import JournalIdentity
 from app.ports import OpenSegment, PlacedBodies, Segment, is_damaged
@@ -51,9 +51,18 @@ class ArrowArchive(PositionReader):
     A copy with damage is fetched again once.
 
     Raises GatewayError when the folder is missing and ValueError for an unknown URL. Pickling keeps only the place.
+
+    If it `is_growing`, what asks for a segment after the newest one raises NotArchived.
     """
 
-    def __init__(self, place: str | Path, cache: Path | None = None, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(
+        self,
+        place: str | Path,
+        cache: Path | None = None,
+        cache_bytes: int = CACHE_BYTES,
+        *,
+        is_growing: bool = False,
+    ) -> None:
         self._arguments = place, cache, cache_bytes
         if (folder := local_folder(place)) is not None:
             self._storage: SegmentStorage = FolderSegments(folder)
@@ -61,7 +70,7 @@ class ArrowArchive(PositionReader):
             url = str(place)
             files = FileCache(cache or own_folder(sha256(url.encode()).hexdigest()[:32]), cache_bytes)
             self._storage = BucketSegments(url, bucket(url), files)
-        self._found = _States(self._storage)
+        self._found = _States(self._storage, str(place) if is_growing else None)
         super().__init__(self._found, self._open, Recent())
         self._journal: JournalIdentity | None = None
 
@@ -180,11 +189,20 @@ class ArrowArchive(PositionReader):
 
 
 class _States(dict[int, SegmentState]):
-    """The segments known so far. A missing one is looked up when it is asked for."""
+    """The segments known so far. A missing one is looked up when it is asked for. `growing` is the place of an archive
+    that gets more segments."""
 
-    def __init__(self, storage: SegmentStorage) -> None:
+    def __init__(self, storage: SegmentStorage, growing: str | None) -> None:
         super().__init__()
-        self._storage = storage
+        self._storage, self._growing = storage, growing
 
     def __missing__(self, number: int) -> SegmentState:
-        return self.setdefault(number, self._storage.find(number))
+        try:
+            return self.setdefault(number, self._storage.find(number))
+        except KeyError:
+            if self._growing is not None and number > max(self._storage.listing(), default=-1):
+                raise NotArchived(
+                    f"segment {number} of the journal is not, or not yet, in the archive {self._growing} "
+                    "(journal.archive_url)"
+                ) from None
+            raise

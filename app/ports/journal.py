@@ -233,9 +233,15 @@ class JournalPlugin(Protocol):
 class ArchivePlugin(Protocol):
     """The object that an entry point of the group `attachment_gateway.archives` refers to."""
 
-    def __call__(self, place: str | Path, /, cache: Path | None = None, cache_bytes: int = ...) -> JournalArchive:
+    def __call__(
+        self, place: str | Path, /, cache: Path | None = None, cache_bytes: int = ..., *, is_growing: bool = ...
+    ) -> JournalArchive:
         """Open the archive in a folder or at a URL. Segments of an object store are kept in the folder `cache`, at most
-        `cache_bytes` of them."""
+        `cache_bytes` of them.
+
+        For readers of an archive that `is_growing`, a segment after the newest one is not gone: what asks for it raises
+        NotArchived, not KeyError.
+        """
 
 
 def messages_of(rows: pa.RecordBatch, bodies: Sequence[memoryview]) -> list[PhysicalMessage]:

@@ -129,7 +129,7 @@ def test_what_a_batch_made_is_served(
             for item in finished:
                 content = client.get(f"/v1/attachments/{item['id']}/content")
                 if archive is None and content.status_code == 503:
-                    assert "set journal.archive_url" in content.json()["detail"]
+                    assert "journal.archive_url" in content.json()["detail"]
                     refused += 1
                 else:
                     assert content.status_code == 200

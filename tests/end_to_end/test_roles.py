@@ -229,9 +229,7 @@ def test_of_two_that_believe_to_be_the_keeper_one_writes(division: Division, hoo
     answered.set()
     os.kill(paused.pid, signal.SIGCONT)
     division[first].until(lambda: "keeper_ended" in division[first].log)
-    refusals = [line for line in map(orjson.loads, division[first].log.splitlines()) if "is over" in str(line)]
-    assert refusals
-    assert all("the lease keeper of epoch 1 is over" in line["reason"] for line in refusals)
+    assert "the lease keeper of epoch 1 is over" in division[first].log  # what it tried to write
     division.await_settled(3)
     until(lambda: {each.event["subject"] for each in hooks.taken} >= division.finished())
     assert division.keeper() == second

@@ -11,10 +11,11 @@ from structlog.testing import capture_logs
 
 from app import plugins
 from app.model.errors import LeaseLost, NotArchived
-from app.model.message import PhysicalMessage
+from app.model.message import PhysicalMessage, Position
 from app.model.records import Checkpoint, EventRecord, NewEvent
 from app.service import gateway as gateway_module
-from app.service.content.archived import require_archived
+from app.service.content.archived import is_archived, newest_readable
+from app.service.content.settling import Settler
 from app.service.context import ArchiveContext, ReceiverContext
 from app.service.events.current_logs import CurrentLogs
 from app.service.events.event_reader import EventReader
@@ -50,7 +51,7 @@ def archive_of(context: ReceiverContext, roles: frozenset[Role], **settings: Any
     chosen.data.mkdir(exist_ok=True)
     return ArchiveContext(
         settings=chosen,
-        journal=plugins.archive()(folder / "journal"),
+        journal=plugins.archive()(folder / "journal", is_growing=True),
         catalog=context.catalog,
         store=context.store,
         clock=context.clock,
@@ -170,14 +171,22 @@ def test_content_of_a_segment_that_is_not_archived_yet_is_not_damaged(
         context, frozenset({Role.SERVE}), journal={"archive_url": str(context.settings.data / "journal")}
     )
     made = Gateway(other, {}, {})
-    with pytest.raises(NotArchived, match="has not archived yet"):
+    with pytest.raises(NotArchived, match="is not, or not yet, in the archive"):
         [*made.contents.open(record).compared()]
     with pytest.raises(NotArchived):
-        require_archived(extents, other)
-    require_archived(extents, context)
+        other.journal.read(Position(extents[0].segment, 0, 0))
+    assert is_archived(extents, newest_readable(context))
+    assert not is_archived(extents, newest_readable(other))
+    clock.advance(60)
+    settler = Settler(other)
+    settler.settle()  # leaves it out
+    assert settler.check()["ok"]
+    assert context.catalog.unsettled_attachments(clock.now(), 9) == [record]
     assert made.health().checks["content"]["ok"]
     context.journal.seal()
     assert b"".join(made.contents.open(record).compared()) == bytes(200_000)
+    with pytest.raises(KeyError):
+        other.journal.read(Position(0, 0, 0))  # this one is gone
 
 
 def test_what_expires_is_known_by_the_time_that_another_process_counted(

@@ -55,8 +55,10 @@ class SourceOptions(BaseModel):
     def open(self) -> JournalArchive:
         """Open the archive anew. Raises GatewayError, and PluginError if there is no such adapter."""
         cache = None if self.cache is None else Path(self.cache)
-        size = {} if self.cache_bytes is None else {"cache_bytes": self.cache_bytes}
-        return plugins.archive(self.archive)(self.path, cache, **size)
+        opened = plugins.archive(self.archive)
+        if self.cache_bytes is None:
+            return opened(self.path, cache)
+        return opened(self.path, cache, self.cache_bytes)
 
     @property
     def is_local(self) -> bool:

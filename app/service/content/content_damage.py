@@ -15,7 +15,6 @@ from app.model.errors import CatalogError, DamagedError
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord, EventRecord
 from app.model.trace_context import trace_fields
 from app.observe import logger
-from app.service.content.archived import require_archived
 from app.service.content.stored_content import MAY_WAIT, Content
 from app.service.context import ServiceContext
 from app.service.events.event_entries import damage_event
@@ -88,13 +87,10 @@ class Damages:
             raise error from gone
 
     def lost(self, record: AttachmentRecord, gone: KeyError) -> DamagedError | None:
-        """Return the damage of content that is gone; None when it was deleted or copied after `record` was read. Raises
-        NotArchived when this process cannot read it yet."""
+        """Return the damage of content that is gone; None when it was deleted or copied after `record` was read."""
         now = self._context.catalog.attachment(record.id)
         if now is None or now.state is not AttachmentState.FINISHED or now.storage != record.storage:
             return None
-        if record.storage == "journal":
-            require_archived(self._context.catalog.extents_of([record.id]).get(record.id, ()), self._context)
         return missing(record, gone)
 
     def sound(self, record: AttachmentRecord) -> None:

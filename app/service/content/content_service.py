@@ -9,7 +9,6 @@ from time import monotonic
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, LimitExceeded
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord
-from app.service.content.archived import require_archived
 from app.service.content.content_damage import Damages, WatchedContent, missing
 from app.service.content.stored_content import (
     Content,
@@ -37,7 +36,6 @@ class Contents:
     """Access to the content of finished attachments. Threads may share it."""
 
     def __init__(self, context: ServiceContext, damages: Damages) -> None:
-        self._context = context
         self._catalog, self._store, self._journal = context.catalog, context.store, context.journal
         self._limits, self._damages = context.settings.limits, damages
         self._opened = lru_cache(maxsize=OPENED)(self._in_journal)
@@ -103,14 +101,12 @@ class Contents:
         """Return the copy in the store of content that the journal no longer has.
 
         One look at the catalog decides, so a copy that is made meanwhile is never taken for a deletion. Raises
-        `gone` when the attachment was deleted, NotArchived when the content cannot be read yet, and DamagedError when
-        it is nowhere.
+        `gone` when the attachment was deleted, and DamagedError when the content is nowhere.
         """
         now = self._catalog.attachment(record.id)
         if now is None or now.state is not AttachmentState.FINISHED or _version(now) != _version(record):
             raise gone
         if now.storage == record.storage:
-            require_archived(self._catalog.extents_of([record.id]).get(record.id, ()), self._context)
             raise missing(now, gone)
         try:
             return self._found(now)
