@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app import plugins
-from app.model.errors import LeaseLost, NotArchived
+from app.model.errors import DamagedError, LeaseLost, NotArchived
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Checkpoint, EventRecord, NewEvent
 from app.service import gateway as gateway_module
@@ -28,7 +28,7 @@ from app.settings import Role, Settings
 from app.testing.gateway_stages import ManualClock, service_context
 from app.testing.waiting import until
 from tests.support.host import Host
-from tests.support.roles import term
+from tests.support.roles import own, term
 from tests.support.sas_client import binary_file
 from tests.support.service_context import receive_for
 
@@ -187,6 +187,30 @@ def test_content_of_a_segment_that_is_not_archived_yet_is_not_damaged(
     assert b"".join(made.contents.open(record).compared()) == bytes(200_000)
     with pytest.raises(KeyError):
         other.journal.read(Position(0, 0, 0))  # this one is gone
+
+
+def test_damage_that_a_process_without_the_journal_finds_is_healed_by_the_one_that_has_it(
+    context: ReceiverContext, clock: ManualClock
+) -> None:
+    host, receiving = Host(context, clock), Gateway(context, {}, {})
+    attached = binary_file(host.program, "a.bin", bytes(200_000))
+    host.receive(host.messages(attached))
+    clock.advance(60)
+    Settler(context).settle()
+    record = host.record(attached)
+    assert record.object_name is not None
+    file = Path(context.store.local_path(record.object_name) or "")
+    file.chmod(0o600)
+    file.write_bytes(b"x" + file.read_bytes()[1:])
+    serving = Gateway(archive_of(context, frozenset({Role.SERVE})), {}, {})
+    with pytest.raises(DamagedError):
+        [*serving.contents.open(record).compared()]
+    receiving.events.read()
+    assert receiving.health().checks["content"]["damaged"] == 1
+    for _ in range(2):  # more of it may be arriving
+        own(receiving)._healer.step()
+    assert receiving.health().checks["content"]["ok"]
+    assert b"".join(serving.contents.open(host.record(attached)).compared()) == bytes(200_000)
 
 
 def test_what_expires_is_known_by_the_time_that_another_process_counted(

@@ -16,7 +16,7 @@ from app.model.records import DAMAGED_CONTENT, AttachmentRecord, EventRecord
 from app.model.trace_context import trace_fields
 from app.observe import logger
 from app.service.content.stored_content import MAY_WAIT, Content
-from app.service.context import ServiceContext
+from app.service.context import ReceiverContext, ServiceContext
 from app.service.events.event_entries import damage_event
 
 log = logger(__name__)
@@ -70,10 +70,26 @@ class Damages:
         self._context.notifier.notify()
 
     def take(self, events: Iterable[EventRecord]) -> None:
-        """Forget the damage of attachments that were deleted, according to these events."""
+        """Forget the damage of attachments that were deleted, according to these events. The process that has the
+        journal, which can heal, learns from them what others have found damaged."""
         for event in events:
             if event.type == "attachment.deleted":
                 self._forget(event.subject)
+            elif event.type == "attachment.damaged" and isinstance(self._context, ReceiverContext):
+                with self._lock:
+                    self._found.setdefault(event.subject, str(event.data.get("reason", "")))
+                    self._marked.add(event.subject)
+
+    def known(self) -> list[AttachmentRecord]:
+        """Return the attachments whose content was found damaged, and forget those whose mark another process has
+        removed from the catalog. Raises CatalogError."""
+        with self._lock:
+            found, marked = [*self._found], {*self._marked}  # what is marked later may be read without its mark
+        records = self._context.catalog.attachments_by_id(found)
+        over = {record.id for record in records if record.id in marked and record.reason_code != DAMAGED_CONTENT}
+        for each in over:
+            self._forget(each)
+        return [record for record in records if record.id not in over]
 
     def _forget(self, attachment_id: str) -> str | None:
         with self._lock:
@@ -104,11 +120,6 @@ class Damages:
     def knows(self, record: AttachmentRecord) -> bool:
         """Tell whether content was found damaged, by this process or before."""
         return record.id in self._found or record.reason_code == DAMAGED_CONTENT
-
-    def ids(self) -> list[str]:
-        """Return the attachments whose content this process has found damaged."""
-        with self._lock:
-            return [*self._found]
 
     def check(self) -> dict[str, Any]:
         """Return the damaged attachments for the health report."""

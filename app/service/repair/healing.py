@@ -53,8 +53,7 @@ class Healer:
         while self._waiting and not self._stop.is_set():
             self.heal(self._waiting[0])
             self._waiting.popleft()
-        known = self._context.catalog.attachments_by_id(self._damages.ids())
-        damaged = {record.id: record for record in known if record.state is AttachmentState.FINISHED}
+        damaged = {each.id: each for each in self._damages.known() if each.state is AttachmentState.FINISHED}
         self._seen = {each: at for each, at in self._seen.items() if each in damaged}
         self._tried = {each: at for each, at in self._tried.items() if each in damaged}
         for record in damaged.values():
