@@ -184,16 +184,17 @@ def serve(
             ctypes.CDLL(None).mallopt(M_ARENA_MAX, MOST_ARENAS)
         if settings.http.cert_file is not None:
             Certificate(settings.http)  # an error is raised before anything is changed
+        instance = instance or new_instance()
         run = partial(_serve, settings, instance, listener, started)
         if settings.standby is None:
             run(nullcontext(), lambda _why: None)
         else:
-            _stand_by(settings, settings.standby, listener, run)
+            _stand_by(settings, settings.standby, instance, listener, run)
 
 
 def _serve(
     settings: Settings,
-    instance: str | None,
+    instance: str,
     listener: socket.socket,
     started: Callable[[int, bool], None],
     before: AbstractContextManager[object],
@@ -219,13 +220,14 @@ def _serve(
 def _stand_by(
     settings: Settings,
     standby: Standby,
+    instance: str,
     listener: socket.socket,
     run: Callable[[AbstractContextManager[object], Callable[[str], None]], None],
 ) -> None:
     """Wait until this gateway is to be active, then run it. A signal ends both."""
     stop = Event()
     before = {each: signal.signal(each, lambda *_: stop.set()) for each in (signal.SIGTERM, signal.SIGINT)}
-    election = Election(standby, _leave)
+    election = Election(standby, instance, _leave)
     with ExitStack() as serving:
         health = standing_by(listener, settings, lambda: {"holder": election.holder, "error": election.error})
         serving.enter_context(health)

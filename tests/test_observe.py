@@ -44,6 +44,18 @@ def test_one_json_object_a_line_whoever_logs(restored: None) -> None:
     assert all(line["timestamp"].endswith("Z") for line in lines)
 
 
+def test_each_line_has_the_facts_of_its_process(restored: None) -> None:
+    stream = io.StringIO()
+    configure_logging("info", "json", stream, {"roles": "keep", "instance": "one"})
+    logger("one").info("segment_sealed", segment=7)
+    logging.getLogger("two").warning("disk full")
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(line["roles"], line["instance"], line.get("segment")) for line in lines] == [
+        ("keep", "one", 7),
+        ("keep", "one", None),
+    ]
+
+
 def test_the_console_shows_no_locals(restored: None) -> None:
     stream = io.StringIO()
     configure_logging("info", "console", stream)

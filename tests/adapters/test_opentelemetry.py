@@ -11,6 +11,7 @@ from adapters.opentelemetry import OpenTelemetryExporter
 from app.model.errors import GatewayError
 from app.model.trace_context import TraceContext
 from app.ports import Span
+from app.span_names import process_attributes
 from app.testing.waiting import until
 from tests.support.otlp_receiver import Receiver, receiving
 
@@ -44,12 +45,15 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_spans_arrive_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     with receiving() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
-        with closing(OpenTelemetryExporter("attachment-gateway", "1.2")) as exporter:
+        process = process_attributes("one", ["keep", "serve"])
+        assert process["attachment_gateway.roles"] == "keep,serve"
+        with closing(OpenTelemetryExporter("attachment-gateway", "1.2", process)) as exporter:
             exporter.export(span(1))
             exporter.export(span(2, parent=None))
             exporter.export(span(3, is_sampled=False))
         child, root = sorted(collector.spans, key=lambda each: each.name)
     assert (child.service, child.kind, child.trace_id) == ("attachment-gateway", "consumer", SENDER.trace_id)
+    assert child.instance == root.instance == "one"
     assert (child.span_id, child.parent) == (f"{1:016x}", SENDER.span_id)
     assert (root.span_id, root.parent, root.trace_id) == (f"{2:016x}", "", SENDER.trace_id)
     assert (child.start, child.end) == (1_790_000_000_000_000_000, 1_790_000_000_500_000_000)

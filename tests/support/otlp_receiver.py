@@ -16,6 +16,7 @@ class Seen(NamedTuple):
     """A span as it was received. Identifiers are hexadecimal, times nanoseconds."""
 
     service: str
+    instance: object
     name: str
     kind: str
     trace_id: str
@@ -85,6 +86,7 @@ def _spans(request: ExportTraceServiceRequest) -> Iterator[Seen]:
             for span in scope.spans:
                 yield Seen(
                     service=about["service.name"],
+                    instance=about.get("service.instance.id"),
                     name=span.name,
                     kind=trace_pb2.Span.SpanKind.Name(span.kind).removeprefix("SPAN_KIND_").lower(),
                     trace_id=span.trace_id.hex(),

@@ -13,7 +13,6 @@ from time import monotonic
 
 from app.model.errors import GatewayError
 from app.observe import Recurring, logger
-from app.service.instance import new_instance
 from app.service.standby.lease import Lease, LeaseApi, LeaseChanged, LeaseError
 from app.settings import Standby
 
@@ -24,13 +23,12 @@ WATCHES = 20
 
 
 class Election:
-    """One gateway's part in the election. `lost` is called from another thread when it may no longer be active."""
+    """One gateway's part in the election, under the `name` of its process. `lost` is called from another thread when it
+    may no longer be active."""
 
-    def __init__(self, settings: Standby, lost: Callable[[str], None]) -> None:
-        self._settings, self._lost = settings, lost
+    def __init__(self, settings: Standby, name: str, lost: Callable[[str], None]) -> None:
+        self._settings, self.name, self._lost = settings, name, lost
         self._api = LeaseApi(settings)
-        self.name = new_instance()
-        """The holder's name in the Lease."""
         self.holder = ""
         """The gateway that holds the Lease, as far as this one knows."""
         self._held: Lease | None = None

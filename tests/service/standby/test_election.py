@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import pytest
 
 from app.model.errors import GatewayError
+from app.service.instance import new_instance
 from app.service.standby.election import Election
 from app.service.standby.lease import LeaseApi, LeaseChanged, LeaseError
 from app.settings import Standby
@@ -42,7 +43,7 @@ class Candidate:
     def __init__(self, given: Standby) -> None:
         self.why: list[str] = []
         self.stop = Event()
-        self.election = Election(given, self.why.append)
+        self.election = Election(given, new_instance(), self.why.append)
         self.won: bool | None = None
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
