@@ -16,6 +16,7 @@ from adapters.sql_catalog.parts.pipeline import PipelinePart, pack
 from adapters.sql_catalog.parts.quarantine import QuarantinePart
 from adapters.sql_catalog.parts.receiving import ReceivingPart
 from adapters.sql_catalog.parts.retention import RetentionPart
+from adapters.sql_catalog.parts.uploads import UploadsPart
 from app.model.records import Checkpoint
 from app.ports import Packed
 
@@ -32,6 +33,7 @@ class SqlCatalog(
     KeysPart,
     LeasesPart,
     RetentionPart,
+    UploadsPart,
     OwnershipPart,
 ):
     """`app.ports.Catalog` at an SQLAlchemy URL: `sqlite:////folder/catalog.db` or `postgresql+psycopg://host/name`.

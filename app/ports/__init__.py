@@ -21,6 +21,7 @@ from app.ports.catalog.listing import (
 )
 from app.ports.catalog.pipeline import PACKED_AT_ONCE, Packed
 from app.ports.catalog.quarantine import QuarantineCatalog, QuarantineGroup, QuarantineGroups
+from app.ports.catalog.uploads import UploadTotals
 from app.ports.clock import Clock
 from app.ports.content_store import ContentStore, ContentStorePlugin, ObjectWriter
 from app.ports.journal import (
@@ -96,6 +97,7 @@ __all__ = [
     "TableVersion",
     "Tallies",
     "TransportPlugin",
+    "UploadTotals",
     "is_damaged",
     "messages_of",
 ]

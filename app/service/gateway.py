@@ -40,7 +40,7 @@ from app.service.tables.table_adapters import TableAdapters
 from app.service.threads import Worker, periodic
 from app.service.uploads import Uploads
 from app.service.webhooks.webhook_desk import WebhookDesk
-from app.settings import Role, microseconds
+from app.settings import Role
 
 log = logger(__name__)
 
@@ -79,8 +79,7 @@ class Gateway:
         self.events = EventReader(context.catalog)
         self._followed = self.events.follow(self._take_events)
         self._catalog_watch = CatalogWatch(context.catalog, context.clock)
-        lifetime = microseconds(settings.retention.uploads)
-        self.uploads = Uploads(context.store, context.clock, lifetime, settings.limits, context.metrics)
+        self.uploads = Uploads(context)
         self._keeper = Keeper(context, self._begin_term, at_once=not settings.is_catalog_shared)
 
         self.receiving: Receiving = (
@@ -194,7 +193,6 @@ class Gateway:
             between=self.receiving.between,
             damages=self._damages,
             read=self.contents.compared,
-            uploads=self.uploads,
             events=self.events,
             dead_letters=self._catalog_watch.dead_letters,
         )
@@ -209,4 +207,6 @@ class Gateway:
         metrics = self.metrics
         metrics.process.labels(self.context.instance, ",".join(sorted(self.settings.roles))).set(1)
         metrics.oldest_unfinished_seconds.set_function(self._catalog_watch.oldest_unfinished)
+        metrics.uploads.set_function(lambda: self._catalog_watch.uploads.uploads)
+        metrics.uploads_bytes.set_function(lambda: self._catalog_watch.uploads.bytes)
         self._peers.observe()

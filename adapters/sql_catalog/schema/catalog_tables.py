@@ -291,6 +291,37 @@ deliveries = Table(
     _index_where("over", IS_OVER, "updated_at", "id"),
 )
 
+uploads = Table(
+    "uploads",
+    metadata,
+    Column("id", AnyText, primary_key=True),
+    Column("owner", AnyText, nullable=False, index=True),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False, index=True),
+    Column("length", BigInteger, comment="bytes of the whole content, null until the client tells it"),
+    Column("file_name", AnyText),
+    Column("content_type", AnyText, nullable=False),
+    Column("metadata", AnyText, comment="the client's Upload-Metadata"),
+    Column("repr_digest", AnyText, comment="the client's digests of the whole content"),
+    Column("trace_parent", AnyText, comment="W3C traceparent of the request that began it"),
+    Column("received", BigInteger, nullable=False, comment="bytes that are durable"),
+    Column("held", BigInteger, nullable=False, comment="bytes that count for its owner"),
+    Column("turn", BigInteger, nullable=False, comment="the request that may append to it, the newest one"),
+    Column("is_checked", Boolean, nullable=False, comment="its content was compared with the client's digests"),
+    Index(None, "created_at", "id"),
+    comment="resumable uploads",
+)
+
+upload_pieces = Table(
+    "upload_pieces",
+    metadata,
+    Column("upload_id", AnyText, primary_key=True),
+    Column("offset", BigInteger, primary_key=True, autoincrement=False),
+    Column("size", BigInteger, nullable=False),
+    Column("turn", BigInteger, nullable=False, comment="of the request that brought it; the object's name has it"),
+    comment="the objects with the bytes of resumable uploads",
+)
+
 events = Table(
     "events",
     metadata,

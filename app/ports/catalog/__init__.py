@@ -15,6 +15,7 @@ from app.ports.catalog.pipeline import Packed, PipelineCatalog
 from app.ports.catalog.quarantine import QuarantineCatalog
 from app.ports.catalog.receiving import ReceivingCatalog
 from app.ports.catalog.retention import RetentionCatalog
+from app.ports.catalog.uploads import UploadCatalog
 
 
 class Catalog(
@@ -31,6 +32,7 @@ class Catalog(
     LeaseCatalog,
     PipelineCatalog,
     RetentionCatalog,
+    UploadCatalog,
     CatalogRepair,
     Protocol,
 ):

@@ -10,7 +10,7 @@ from time import monotonic, perf_counter
 from typing import Any, Final, NamedTuple
 
 from app.observe import Recurring, logger
-from app.ports import AttachmentFilter, Catalog, Clock, Tallies
+from app.ports import AttachmentFilter, Catalog, Clock, Tallies, UploadTotals
 
 ASK_SECONDS: Final = 2.0
 LONGEST_ANSWER: Final = 5.0
@@ -32,6 +32,8 @@ class CatalogWatch:
         self._asked_at: float | None = None
         self._oldest: int | None = None
         self._dead_letters: Mapping[str, int] = {}
+        self.uploads = UploadTotals(0, 0)
+        """The resumable uploads, when they were last counted."""
 
     def ask(self) -> None:
         """Query the catalog. Blocks as long as the catalog does."""
@@ -39,6 +41,7 @@ class CatalogWatch:
         try:
             oldest = self._catalog.stale_attachments(self._clock.now(), 1)
             self._dead_letters = self._catalog.dead_letter_counts()
+            self.uploads = self._catalog.upload_totals()
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
         else:

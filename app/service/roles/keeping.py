@@ -27,14 +27,13 @@ ABANDONED_SECONDS = 3600.0
 
 class KeptParts(NamedTuple):
     """The parts of a process that a keeper works with: the receiving time of sources, how changes of attachments are
-    made, damage that was found, how content is read and compared, uploads, the reader of the event log, and what counts
-    dead letters."""
+    made, damage that was found, how content is read and compared, the reader of the event log, and what counts dead
+    letters."""
 
     times: CountedTime
     between: Between
     damages: Damages
     read: Reading
-    uploads: Uploads
     events: EventReader
     dead_letters: Callable[[str], float]
 
@@ -58,7 +57,7 @@ class KeepingTerm:
             every(1.0, "record", self.recorder.attempt),
             every(SETTLE_SECONDS, "settle", self._settler.settle),
             every(SWEEP_SECONDS, "sweep", sweeper.sweep),
-            every(SWEEP_SECONDS, "uploads", parts.uploads.expire),
+            every(SWEEP_SECONDS, "uploads", Uploads(context).expire),
             every(ABANDONED_SECONDS, "abandoned uploads", AbandonedUploads(context).step),
             *self.webhooks.workers.values(),
         ]

@@ -14,61 +14,61 @@ RESERVES = 2
 
 
 class UploadSpace:
-    """The free space, and what running uploads have announced of it. Any thread may use it; `_lock` guards `_promised`.
+    """The free space, and what running uploads have announced of it. Any thread may use it; `_lock` guards `_reserved`.
 
-    `free` returns the free bytes of the disk. Receiving pauses if there are fewer than `reserve`.
+    `free` returns the free bytes of the disk. Receiving pauses if there are fewer than `least`.
     """
 
-    def __init__(self, free: Callable[[], int], reserve: int) -> None:
-        self._free, self._kept = free, RESERVES * reserve
-        self._promised = 0
+    def __init__(self, free: Callable[[], int], least: int) -> None:
+        self._free, self._kept = free, RESERVES * least
+        self._reserved = 0
         self._lock = Lock()
 
     def check(self, wanted: int = 0) -> None:
-        """Raise StoreFull when this number of bytes, in addition to the promised ones, would use reserved space."""
+        """Raise StoreFull when this number of bytes, in addition to the reserved ones, would leave too few."""
         with self._lock:
             self._check(wanted)
 
     @contextmanager
-    def promised(self, announced: int) -> Iterator["SpaceReservation"]:
-        """Keep space for an upload for the length of the block. Raises StoreFull."""
-        promise = SpaceReservation(self)
-        promise.grow_to(announced)
+    def reserved(self, announced: int) -> Iterator["SpaceReservation"]:
+        """Reserve space for an upload for the length of the block. Raises StoreFull."""
+        reservation = SpaceReservation(self)
+        reservation.grow_to(announced)
         try:
-            yield promise
+            yield reservation
         finally:
-            promise.written(promise.left)
+            reservation.written(reservation.left)
 
     def _check(self, wanted: int) -> None:
         free = self._free()
-        if free - self._promised - wanted < self._kept:
-            promised = f", {self._promised} of them for running uploads" if self._promised else ""
+        if free - self._reserved - wanted < self._kept:
+            reserved = f", {self._reserved} of them reserved for running uploads" if self._reserved else ""
             why = f"{self._kept} (twice limits.free_bytes) are kept for messages from brokers"
-            raise StoreFull(f"{free} bytes are free{promised}, and {why}")
+            raise StoreFull(f"{free} bytes are free{reserved}, and {why}")
 
-    def promise(self, more: int) -> None:
-        """Keep this number of bytes more for an upload. Raises StoreFull."""
+    def reserve(self, more: int) -> None:
+        """Reserve this number of bytes more for an upload. Raises StoreFull."""
         with self._lock:
             self._check(max(0, more))
-            self._promised += more
+            self._reserved += more
 
     def release(self, size: int) -> None:
-        """Give back promised bytes: they are written, or they will not come."""
+        """Give back reserved bytes: they are written, or they will not come."""
         with self._lock:
-            self._promised -= size
+            self._reserved -= size
 
 
 class SpaceReservation:
-    """The space that is kept for one upload: what it has announced and not yet written."""
+    """The space that is reserved for one upload: what it has announced and not yet written."""
 
     def __init__(self, room: UploadSpace) -> None:
         self._room = room
         self.left = 0
 
     def grow_to(self, size: int) -> None:
-        """Keep at least this number of bytes. Raises StoreFull, also if the disk has become full."""
+        """Reserve at least this number of bytes. Raises StoreFull, also if the disk has become full."""
         more = max(0, size - self.left)
-        self._room.promise(more)
+        self._room.reserve(more)
         self.left += more
 
     def written(self, size: int) -> None:

@@ -1,12 +1,29 @@
-"""Appending to an upload: received bytes become pieces, each durable when it is named."""
+"""Appending to an upload: received bytes become pieces, each durable before the catalog has it."""
 
-from app.model.errors import GatewayError
-from app.ports import ContentStore
+from dataclasses import dataclass
+
+from app.model.uploads import UnknownUpload, UploadPiece, UploadRecord, UploadSuperseded
+from app.ports import Catalog, ContentStore
 from app.service.sending.upload_parts import PartWriter
-from app.service.uploads.upload_records import UnknownUpload, Upload, UploadPiece, piece_name
 
 PIECE_BYTES = 64 << 20
 """The size of a piece. A gateway that is killed loses at most so many bytes of an upload that is being received."""
+
+
+@dataclass(slots=True)
+class Upload:
+    """An upload in the hands of one request, with its newest `record`."""
+
+    record: UploadRecord
+
+    @property
+    def offset(self) -> int:
+        """Return the number of bytes that are durable."""
+        return self.record.received
+
+    @property
+    def is_complete(self) -> bool:
+        return self.record.is_complete
 
 
 class PieceWriter:
@@ -15,17 +32,19 @@ class PieceWriter:
     With `whole`, all bytes become one piece, or none of them is kept. Call `keep` or `drop` at the end.
     """
 
-    def __init__(self, store: ContentStore, upload: Upload, *, whole: bool = False) -> None:
-        self._store, self._upload, self.whole = store, upload, whole
+    def __init__(self, catalog: Catalog, store: ContentStore, upload: Upload, *, whole: bool = False) -> None:
+        self._catalog, self._store, self._upload, self.whole = catalog, store, upload, whole
         self._writer: PartWriter | None = None
         self._size = 0
 
     def write(self, data: bytes) -> None:
-        """Append bytes. Raises what storing raises."""
+        """Append bytes. Raises what storing raises, and what `keep` raises."""
         at = 0
         while at < len(data):
             if self._writer is None:
-                self._writer = PartWriter(self._store, piece_name(self._upload.record, self._upload.offset))
+                record = self._upload.record
+                name = record.object_name(UploadPiece(record.received, 0, record.turn))
+                self._writer = PartWriter(self._store, name)
             room = len(data) - at if self.whole else min(len(data) - at, PIECE_BYTES - self._size)
             self._writer.write(memoryview(data)[at : at + room])
             self._size += room
@@ -34,39 +53,25 @@ class PieceWriter:
                 self.keep()
 
     def keep(self) -> None:
-        """Make what was written durable. Raises UnknownUpload if the upload was deleted meanwhile."""
+        """Make what was written durable.
+
+        Raises UnknownUpload if the upload was deleted meanwhile, and UploadSuperseded if a newer request continues it,
+        of this process or of another.
+        """
         if self._writer is None:
             return
-        writer, self._writer = self._writer, None
+        writer, self._writer, self._size = self._writer, None, 0
         written = writer.finish("", None, "")
-        if self._upload.is_gone:
+        try:
+            self._upload.record = self._catalog.add_upload_piece(self._upload.record, written.size)
+        except (KeyError, UploadSuperseded) as error:
             self._store.delete(written.object_name)
-            raise UnknownUpload("the upload was deleted")
-        self._upload.pieces.append(UploadPiece(self._upload.offset, written.size))
-        self._size = 0
+            if isinstance(error, KeyError):
+                raise UnknownUpload("the upload was deleted") from None
+            raise
 
     def drop(self) -> None:
         """Remove what was written since the last piece."""
         if self._writer is not None:
-            writer, self._writer = self._writer, None
+            writer, self._writer, self._size = self._writer, None, 0
             writer.abandon()
-            self._size = 0
-
-
-def contiguous(found: dict[int, int]) -> tuple[list[UploadPiece], list[int]]:
-    """Return the pieces that follow each other without a gap, of sizes by offset, and the offsets of the others."""
-    pieces: list[UploadPiece] = []
-    at = 0
-    while (size := found.get(at)) is not None and size > 0:
-        pieces.append(UploadPiece(at, size))
-        at += size
-    kept = {piece.offset for piece in pieces}
-    return pieces, [offset for offset in found if offset not in kept]
-
-
-def require_size(store: ContentStore, name: str) -> int:
-    """Return the size of an object that was listed. Raises GatewayError when it is gone."""
-    try:
-        return store.size(name)
-    except KeyError:
-        raise GatewayError(f"the object {name} is gone while it is read") from None

@@ -1,77 +1,41 @@
-"""The store of partial uploads: a folder `uploads/{id}/` of the content store for each.
+"""Partial uploads: they grow piece by piece, at any process that serves, until a message takes them as its parts.
 
-`upload.json` has what the creation said. The bytes are in pieces, which are named by their offsets. An upload's offset
-is the end of its last piece, so that its state is as durable as its bytes, and no request needs a transaction. What a
-restarted gateway finds is the state.
+The catalog has what is known of an upload, and its pieces; each piece is an object of the content store. A piece counts
+when the catalog has it, so a request costs a few transactions, whatever its size. A request that may append begins a
+new turn. From then on the catalog refuses pieces of requests with earlier turns, which may be at another process, or
+paused there: no lock has to be released, and what they have written is never read.
 """
 
-import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
 from secrets import token_hex
-from threading import Lock
 
-import orjson
-
-from app.metrics import Metrics
+from app.model.uploads import FOLDER, UnknownUpload, UploadLimits, UploadRecord
 from app.observe import Recurring, logger
-from app.ports import Clock, ContentStore
+from app.ports import Page
+from app.service.context import ServiceContext
 from app.service.sending.upload_parts import PartWriter, StoredPart
-from app.service.uploads.upload_pieces import PieceWriter, contiguous, require_size
-from app.service.uploads.upload_records import (
-    FOLDER,
-    QuotaExceeded,
-    TooManyUploads,
-    UnknownUpload,
-    Upload,
-    UploadRecord,
-)
-from app.settings import Limits
+from app.service.uploads.upload_pieces import PieceWriter, Upload
+from app.settings import microseconds
 
 SENT_MICROSECONDS = 3600 * 1_000_000
 """The time for which an upload stays when it was sent: the request that sends it can be repeated."""
-_PIECE = re.compile(r"[0-9a-f]{16}")
+RESERVED_AHEAD = 16 << 20
+"""Bytes of an upload of unknown length that are reserved at once, where the quota has so many."""
+EXPIRED_AT_ONCE = 100
 
 log = logger(__name__)
 
 
-RESERVED_AHEAD = 16 << 20
-"""Bytes of an upload of unknown length that are reserved at once, where the quota has so many."""
-
-
 class Uploads:
-    """All uploads. `lifetime` is in microseconds. `_lock` guards `_uploads`; `_quota_lock` guards what is reserved.
+    """The uploads of all callers. Methods block."""
 
-    One process at a time uses the store of uploads. Methods block, except `find`, `reserve` and `release`.
-    """
-
-    def __init__(self, store: ContentStore, clock: Clock, lifetime: int, limits: Limits, metrics: Metrics) -> None:
-        self._store, self._clock, self.lifetime, self._limits = store, clock, lifetime, limits
-        self._metrics = metrics
-        metrics.uploads.set_function(lambda: len(self._uploads or ()))
-        metrics.uploads_bytes.set_function(lambda: sum(each.offset for each in list((self._uploads or {}).values())))
-        self._lock = Lock()
-        self._quota_lock = Lock()
-        self._uploads: dict[str, Upload] | None = None
+    def __init__(self, context: ServiceContext) -> None:
+        self._catalog, self._store = context.catalog, context.store
+        self._clock, self._metrics = context.clock, context.metrics
+        self._limits = context.settings.limits
+        self._lifetime = microseconds(context.settings.retention.uploads)
         self._fault = Recurring(log, "uploads")
-
-    @property
-    def is_open(self) -> bool:
-        """Return whether the uploads of earlier processes are known, so that `find` does not block."""
-        return self._uploads is not None
-
-    def open(self) -> dict[str, Upload]:
-        """Read the uploads that are there, if that was not done, and remove what is of none. Return them by their
-        identifiers."""
-        with self._lock:
-            if self._uploads is None:
-                folders: dict[str, set[str]] = {}
-                for name in self._store.names(FOLDER):
-                    upload_id, _, last = name.removeprefix(FOLDER).partition("/")
-                    folders.setdefault(upload_id, set()).add(last)
-                found = {upload_id: self._load(upload_id, names) for upload_id, names in folders.items()}
-                self._uploads = {upload_id: upload for upload_id, upload in found.items() if upload is not None}
-            return self._uploads
+        self._are_strays_removed = False
 
     def create(
         self,
@@ -83,103 +47,89 @@ class Uploads:
         repr_digest: str | None = None,
         trace_parent: str | None = None,
     ) -> Upload:
-        """Begin an upload. Raises TooManyUploads, QuotaExceeded, and what storing raises."""
-        uploads = self.open()
-        now = self._clock.now()
-        record = UploadRecord(
-            token_hex(16),
-            owner,
-            now,
-            now + self.lifetime,
-            length,
-            file_name,
-            content_type,
-            metadata,
-            repr_digest,
-            trace_parent,
-        )
-        upload = Upload(record)
-        with self._quota_lock:
-            self._require_number(owner)
-            self._require_bytes(upload, length or 0)
-            uploads[record.id] = upload
-        try:
-            self._write(record)
-        except BaseException:
-            del uploads[record.id]
-            raise
-        return upload
+        """Begin an upload. Raises TooManyUploads, QuotaExceeded and CatalogError."""
+        now, limits = self._clock.now(), self._limits
+        about = (length, file_name, content_type, metadata, repr_digest, trace_parent)
+        record = UploadRecord(token_hex(16), owner, now, now + self._lifetime, *about)
+        most = limits.resumable_uploads, limits.resumable_uploads_a_client, limits.resumable_bytes_a_client
+        self._catalog.add_upload(record, UploadLimits(*most))
+        return Upload(record)
 
-    def of(self, owner: str | None) -> list[Upload]:
-        """Return the uploads of an owner, or of all (None), newest first, without those that have expired."""
-        now = self._clock.now()
-        found = [
-            each
-            for each in list(self.open().values())
-            if owner in (None, each.record.owner) and each.record.expires_at > now
-        ]
-        return sorted(found, key=lambda each: (each.record.created_at, each.record.id), reverse=True)
-
-    def reserve(self, upload: Upload, size: int) -> None:
-        """Let an upload grow to so many bytes. Raises QuotaExceeded. Call `release` when nothing more is appended."""
-        if size > upload.held:
-            with self._quota_lock:
-                left = self._require_bytes(upload, size)
-                upload.reserved = min(left, size if upload.record.length is not None else size + RESERVED_AHEAD)
-
-    def release(self, upload: Upload) -> None:
-        """Give back what was reserved for an upload beyond what has come and what is announced."""
-        upload.reserved = 0
-
-    def _require_number(self, owner: str) -> None:
-        uploads = list(self.open().values())
-        for name, count in (
-            ("resumable_uploads", len(uploads)),
-            ("resumable_uploads_a_client", sum(each.record.owner == owner for each in uploads)),
-        ):
-            if count >= getattr(self._limits, name):
-                raise TooManyUploads(f"{count} uploads are there, the most that limits.{name} allows")
-
-    def _require_bytes(self, upload: Upload, size: int) -> int:
-        """Return the size that an upload may have by its owner's quota. Raises QuotaExceeded if that is less."""
-        owner = upload.record.owner
-        others = [each for each in list(self.open().values()) if each is not upload and each.record.owner == owner]
-        limit, used = self._limits.resumable_bytes_a_client, sum(each.held for each in others)
-        if used + size > limit:
-            raise QuotaExceeded(limit, used + upload.offset)
-        return limit - used
+    def page(self, owner: str | None, cursor: str | None, limit: int) -> Page[UploadRecord]:
+        """Return a page of the uploads of an owner, or of all (None), newest first, without those that have expired.
+        Raises BadCursor."""
+        return self._catalog.uploads(owner, self._clock.now(), cursor, limit)
 
     def find(self, upload_id: str, owner: str) -> Upload:
         """Return an upload of this owner. Raises UnknownUpload if there is none, or if it has expired."""
-        upload = self.open().get(upload_id)
-        if upload is None or upload.record.owner != owner or upload.record.expires_at <= self._clock.now():
-            raise UnknownUpload("there is no upload with this identifier")
-        return upload
+        record = self._catalog.upload(upload_id)
+        is_known = record is not None and record.expires_at > self._clock.now()
+        if record is None or not is_known or record.owner != owner:
+            is_of_another = record is not None and record.owner != owner
+            raise UnknownUpload("there is no upload with this identifier", is_of_another=is_of_another)
+        return Upload(record)
 
-    def belongs_to_another(self, upload_id: str, owner: str) -> bool:
-        """Tell whether there is an upload with this identifier, of another owner."""
-        upload = self.open().get(upload_id)
-        return upload is not None and upload.record.owner != owner
+    def take(self, upload: Upload) -> None:
+        """Begin a turn: no request with an earlier one changes the upload any more. Raises UnknownUpload."""
+        try:
+            upload.record = self._catalog.take_upload(upload.record.id)
+        except KeyError:
+            raise UnknownUpload("the upload was deleted") from None
+
+    def reserve(self, upload: Upload, size: int) -> None:
+        """Let an upload grow to so many bytes. Raises QuotaExceeded, UnknownUpload and UploadSuperseded. Call `release`
+        when nothing more is appended."""
+        record = upload.record
+        if size > record.held:
+            ahead = 0 if record.length is not None else RESERVED_AHEAD
+            self._reserve(upload, size, size + ahead)
+
+    def release(self, upload: Upload) -> None:
+        """Give back what was reserved for an upload beyond what has come and what is announced."""
+        if upload.record.held > max(upload.record.length or 0, upload.record.received):
+            self._reserve(upload, 0, 0)
+
+    def _reserve(self, upload: Upload, least: int, most: int) -> None:
+        limit = self._limits.resumable_bytes_a_client
+        try:
+            upload.record = self._catalog.reserve_upload(upload.record, least, most, limit)
+        except KeyError:
+            raise UnknownUpload("the upload was deleted") from None
 
     def append(self, upload: Upload, *, whole: bool = False) -> PieceWriter:
-        """Return a writer that appends to an upload. There must be no other."""
-        return PieceWriter(self._store, upload, whole=whole)
+        """Return a writer that appends to an upload in its turn."""
+        return PieceWriter(self._catalog, self._store, upload, whole=whole)
 
-    def set_length(self, upload: Upload, length: int) -> None:
-        """Note the size of the whole content, which was not known before."""
-        self._change(upload, replace(upload.record, length=length))
-
-    def set_digest(self, upload: Upload, repr_digest: str) -> None:
-        """Note the client's digests of the whole content, which were not all known before."""
-        self._change(upload, replace(upload.record, repr_digest=repr_digest))
+    def note(
+        self,
+        upload: Upload,
+        *,
+        length: int | None = None,
+        repr_digest: str | None = None,
+        is_checked: bool | None = None,
+    ) -> None:
+        """Note the size or the client's digests of the whole content, or that they were compared. Raises UnknownUpload
+        and UploadSuperseded."""
+        try:
+            upload.record = self._catalog.change_upload(
+                upload.record, length=length, repr_digest=repr_digest, is_checked=is_checked
+            )
+        except KeyError:
+            raise UnknownUpload("the upload was deleted") from None
 
     def read(self, upload: Upload) -> Iterator[memoryview]:
         """Yield the received bytes. Raises UnknownUpload if they are deleted meanwhile."""
-        for piece in tuple(upload.pieces):
+        left = upload.record.received
+        for piece in self._catalog.upload_pieces(upload.record.id):
+            if piece.offset >= upload.record.received:
+                break
+            left -= piece.size
             try:
-                yield from self._store.read(piece.object_name(upload.record))
+                yield from self._store.read(upload.record.object_name(piece))
             except KeyError:
                 raise UnknownUpload("the upload was deleted") from None
+        if left:
+            raise UnknownUpload("the upload was deleted")
 
     def copy(self, upload: Upload, name: str, object_name: str) -> StoredPart:
         """Write the content of a complete upload as one object, and return it as the part of this name.
@@ -197,58 +147,39 @@ class Uploads:
 
     def sent(self, identifiers: Iterable[str]) -> None:
         """Let uploads expire soon that were sent. If that cannot be noted, they expire later: the message is queued."""
-        soon = self._clock.now() + SENT_MICROSECONDS
         try:
             for upload_id in identifiers:
-                upload = self.open().get(upload_id)
-                if upload is not None and upload.record.expires_at > soon:
-                    self._change(upload, replace(upload.record, expires_at=soon))
+                self._catalog.expire_upload(upload_id, self._clock.now() + SENT_MICROSECONDS)
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
 
     def delete(self, upload: Upload) -> None:
         """Delete an upload. What is being written to it is removed when it ends."""
-        upload.is_gone = True
-        self.open().pop(upload.record.id, None)
-        # The description goes first: pieces without one are removed at the next start.
-        self._store.delete(upload.record.object_name)
-        self._store.delete_all([piece.object_name(upload.record) for piece in upload.pieces])
-
-    def trace_parent(self, identifiers: Iterable[str]) -> str | None:
-        """Return the `traceparent` of the first of these uploads that has one."""
-        found = (self.open().get(upload_id) for upload_id in identifiers)
-        return next((each.record.trace_parent for each in found if each and each.record.trace_parent), None)
+        self._catalog.expire_upload(upload.record.id, 0)  # if this process is killed now, the keeper does the rest
+        self._remove(upload.record)
 
     def expire(self) -> None:
-        """Delete the uploads whose time is over."""
+        """Delete the uploads whose time is over, and once objects of no upload, which a killed process may leave."""
         try:
-            now = self._clock.now()
-            for upload in [each for each in list(self.open().values()) if each.record.expires_at <= now]:
-                self.delete(upload)
-                self._metrics.uploads_expired.inc()
-                log.info("upload_expired", upload=upload.record.id, bytes=upload.offset, length=upload.record.length)
+            if not self._are_strays_removed:
+                self._remove_strays()
+                self._are_strays_removed = True
+            while expired := self._catalog.expired_uploads(self._clock.now(), EXPIRED_AT_ONCE):
+                for record in expired:
+                    self._remove(record)
+                    self._metrics.uploads_expired.inc()
+                    log.info("upload_expired", upload=record.id, bytes=record.received, length=record.length)
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
         else:
             self._fault.worked()
 
-    def _change(self, upload: Upload, record: UploadRecord) -> None:
-        self._write(record)
-        upload.record = record
+    def _remove(self, record: UploadRecord) -> None:
+        """Delete the objects of an upload, also those of earlier turns that never counted, and then forget it."""
+        self._store.delete_all(list(self._store.names(record.folder)))
+        self._catalog.drop_upload(record.id)
 
-    def _write(self, record: UploadRecord) -> None:
-        with self._store.create(record.object_name) as target:
-            target.write(orjson.dumps(asdict(record)))
-
-    def _load(self, upload_id: str, names: set[str]) -> Upload | None:
-        """Return the upload of a folder with these names; None, and remove them, if it has no description."""
-        folder = f"{FOLDER}{upload_id}/"
-        try:
-            record = UploadRecord(**orjson.loads(b"".join(self._store.read(f"{folder}upload.json"))))
-        except (KeyError, TypeError, ValueError):
-            self._store.delete_all([f"{folder}{name}" for name in names])
-            return None
-        sizes = {int(name, 16): require_size(self._store, folder + name) for name in names if _PIECE.fullmatch(name)}
-        pieces, others = contiguous(sizes)
-        self._store.delete_all([f"{folder}{offset:016x}" for offset in others])
-        return Upload(record, pieces)
+    def _remove_strays(self) -> None:
+        folders = {name.removeprefix(FOLDER).partition("/")[0] for name in self._store.names(FOLDER)}
+        for upload_id in self._catalog.unknown_uploads(sorted(folders)):
+            self._store.delete_all(list(self._store.names(f"{FOLDER}{upload_id}/")))

@@ -12,10 +12,10 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.model.errors import CatalogError, DamagedError, GatewayError, LimitExceeded, NotArchived, StoreFull
+from app.model.uploads import QuotaExceeded, TooManyUploads, UploadSuperseded
 from app.observe import logger
 from app.ports import BadCursor
 from app.service.conversion import Busy
-from app.service.uploads import QuotaExceeded, TooManyUploads
 from app.tables.read.overrides import ExpansionLimit
 from app.tables.write import OptionError
 from app.web.http.methods import allowed
@@ -65,6 +65,7 @@ _HANDLED: Mapping[type[Exception], Callable[[Any], Problem]] = {
     GatewayError: lambda _: _unavailable("the journal or the content store"),
     Busy: lambda error: Problem("busy", str(error), {"Retry-After": RETRY_SECONDS}),
     TooManyUploads: lambda error: Problem("too-many-uploads", str(error), {"Retry-After": "60"}),
+    UploadSuperseded: lambda error: Problem("superseded", str(error)),
     QuotaExceeded: lambda error: Problem(
         "upload-quota", str(error), {"Retry-After": "60"}, limit=error.limit, used=error.used
     ),

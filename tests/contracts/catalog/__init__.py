@@ -10,9 +10,20 @@ from tests.contracts.catalog.numbering import Numbering
 from tests.contracts.catalog.packed import PackedRows
 from tests.contracts.catalog.retention import Retention
 from tests.contracts.catalog.round_trips import RoundTrips
+from tests.contracts.catalog.uploads import Uploads
 
 
 class CatalogContract(
-    Checkpoints, PackedRows, Numbering, Finishing, Retention, KeysAndWebhooks, Leases, Listing, Deliveries, RoundTrips
+    Checkpoints,
+    PackedRows,
+    Numbering,
+    Finishing,
+    Retention,
+    KeysAndWebhooks,
+    Leases,
+    Listing,
+    Deliveries,
+    Uploads,
+    RoundTrips,
 ):
     """Inherited by an adapter's tests, which give the fixture `catalog`: an empty one."""

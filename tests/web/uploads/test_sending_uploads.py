@@ -10,7 +10,7 @@ import pytest
 from app.model.errors import GatewayError
 from tests.support.tables import parquet, pupils
 from tests.web.stock import Stock
-from tests.web.uploads.uploading import _as_after_a_restart, append, begun, sent, whole
+from tests.web.uploads.uploading import append, begun, sent, whole
 
 
 def test_messages_name_uploads_in_place_of_parts(stock: Stock, http: httpx.Client) -> None:
@@ -39,7 +39,6 @@ def test_a_message_continues_the_trace_of_its_request_or_of_its_upload(stock: St
     path = begun(http, 3, traceparent=uploads)
     append(http, path, 0, b"abc")
     message = {"destination": "partner", "uploads": {"f": path.rpartition("/")[2]}, "attachments": [{"part": "f"}]}
-    stock.gateway.uploads = _as_after_a_restart(stock)
     given: list[tuple[list[tuple[str, str]], str]] = [
         ([("traceparent", ours)], ours),
         ([], uploads),

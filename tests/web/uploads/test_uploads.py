@@ -51,13 +51,12 @@ def test_a_broken_upload_goes_on_where_it_ended(stock: Stock, tmp_path: Path, ki
     """A client that is gone without a word may still be connected, for the gateway; the next request ends it."""
     with serving(create_app(stock.gateway)) as address, httpx.Client(base_url=address, timeout=30) as http:
         path = begun(http, len(DATA))
-        upload = stock.gateway.uploads.open()[path.rpartition("/")[2]]
         writing = Writing(address, path, 0, DATA[:700_000], len(DATA))
         folder = tmp_path / "content" / ".partial"
         until(lambda: any(each.stat().st_size > 262_144 for each in folder.iterdir()))
         if kill:
             writing.kill()
-            until(lambda: upload.offset > 0)
+            until(lambda: http.get(path).json()["offset"] > 0)
         here = offset(http, path)
         assert 262_144 < here <= 700_000
         assert here == offset(http, path)
@@ -137,15 +136,15 @@ def test_many_writers_at_once_end_each_other_and_nothing_else(stock: Stock) -> N
 
 
 def test_what_a_restarted_gateway_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces that are no continuation, and those of no upload, are removed."""
+    """Objects of no upload are removed; those that a killed request left to an upload are removed with it."""
     monkeypatch.setattr(upload_pieces, "PIECE_BYTES", 1000)
     stock = Stock(tmp_path)
     with connected(stock) as http:
         path = begun(http, 4000, Upload_Metadata=metadata(filename="ä.txt", filetype="text/plain"))
         assert append(http, path, 0, DATA[:2500]).headers["upload-offset"] == "2500"
     upload_id = path.rpartition("/")[2]
-    stray = [f"uploads/{upload_id}/{9000:016x}", "uploads/none/0000000000000000", "uploads/bad/upload.json"]
-    for name in stray:
+    left = f"uploads/{upload_id}/{9000:016x}-1"
+    for name in (left, "uploads/none/0000000000000000-1"):
         with stock.store.create(name) as target:
             target.write(b"stray")
     stock.close()
@@ -154,15 +153,16 @@ def test_what_a_restarted_gateway_finds(tmp_path: Path, monkeypatch: pytest.Monk
         head = http.head(path, headers=TUS)
         assert (head.status_code, head.headers["upload-offset"], head.headers["upload-length"]) == (200, "2500", "4000")
         assert head.headers["upload-metadata"] == metadata(filename="ä.txt", filetype="text/plain")
-        assert sorted(again.store.names("uploads/")) == [
-            *(f"uploads/{upload_id}/{at:016x}" for at in (0, 1000, 2000)),
-            f"uploads/{upload_id}/upload.json",
-        ]
+        again.gateway.uploads.expire()
+        pieces = [f"uploads/{upload_id}/{at:016x}-1" for at in (0, 1000, 2000)]
+        assert sorted(again.store.names("uploads/")) == [*pieces, left]
         assert append(http, path, 2500, DATA[2500:4000]).status_code == 204
         answer = sent(http, path)
         assert content(again, answer.json()) == DATA[:4000]
         (attachment,) = answer.json()["attachments"]
         assert (attachment["name"], attachment["kind"]) == ("ä.txt", "text-file")
+        assert http.delete(path).status_code == 204
+        assert list(again.store.names("uploads/")) == []
     again.close()
 
 
@@ -175,7 +175,8 @@ def test_an_upload_expires(stock: Stock, http: httpx.Client) -> None:
         assert answer.status_code == 404
     assert "no upload" in sent(http, path).json()["detail"]
     stock.gateway.uploads.expire()
-    assert list(stock.store.names("uploads/")) == [f"uploads/{fresh.rpartition('/')[2]}/upload.json"]
+    assert list(stock.store.names("uploads/")) == []
+    assert [each["id"] for each in http.get("/v1/uploads").json()["items"]] == [fresh.rpartition("/")[2]]
 
 
 def test_a_sent_upload_stays_for_an_hour_so_that_its_request_can_be_repeated(stock: Stock, http: httpx.Client) -> None:

@@ -15,7 +15,6 @@ from tests.web.uploads.uploading import (
     DATA,
     OCTETS,
     TUS,
-    _as_after_a_restart,
     append,
     begun,
     content,
@@ -55,7 +54,6 @@ def test_digests_that_a_killed_gateway_did_not_compare_are_compared_before_sendi
         killed.setattr(endpoints, "check_whole", lambda *_given: None)
         for path, data in ((right, b"abcdef"), (wrong, b"abcdeF")):
             assert append(http, path, 0, data, **(given if at_the_end else {})).status_code == 204
-    stock.gateway.uploads = _as_after_a_restart(stock)
     refused = sent(http, wrong)
     assert (refused.status_code, refused.json()["type"]) == (400, "/problems/digest-mismatch")
     assert http.get(wrong).status_code == 404

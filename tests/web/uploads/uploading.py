@@ -6,7 +6,6 @@ from typing import Any
 
 import httpx
 
-from app.service.uploads import Uploads
 from tests.web.stock import Stock
 
 MIB = 1 << 20
@@ -58,7 +57,3 @@ def content(stock: Stock, delivery: dict[str, Any]) -> bytes:
     assert record is not None
     (attachment,) = record.attachments
     return b"".join(stock.store.read(attachment.object_name))
-
-
-def _as_after_a_restart(stock: Stock) -> Uploads:
-    return Uploads(stock.store, stock.clock, 10**12, stock.gateway.settings.limits, stock.gateway.metrics)

@@ -36,11 +36,9 @@ class Described(NamedTuple):
 class UploadSource(Protocol):
     """The complete uploads that a message may name in place of parts."""
 
-    def require(self, part: str, upload_id: str) -> None:
-        """Check that there is such an upload. Raises Problem."""
-
-    def take(self, part: str, upload_id: str) -> StoredPart:
-        """Copy its content to the message's folder, and return it as this part. Raises Problem."""
+    def take(self, chosen: Mapping[str, str]) -> list[StoredPart]:
+        """Check uploads, by the names of their parts, and copy their content to the message's folder. Blocks. Raises
+        Problem."""
 
 
 class DescriptionReader:
@@ -77,8 +75,6 @@ class DescriptionReader:
         if name == MESSAGE:
             draft = self._draft = _validated(lambda: MessageDraft.model_validate_json(text))
             self._check(draft)
-            for part, upload_id in draft.uploads.items():
-                self._uploads.require(part, upload_id)
             self._seen += draft.uploads
         elif name == "destination":
             drafts.find_destination(self._destinations, text)
@@ -106,7 +102,7 @@ class DescriptionReader:
         ]
         if errors:
             raise Problem("invalid", "; ".join(error["detail"] for error in errors), errors=errors)
-        form.parts += [self._uploads.take(part, upload_id) for part, upload_id in self._draft.uploads.items()]
+        form.parts += self._uploads.take(self._draft.uploads)
         return self._described(self._draft, form, {part.name: part for part in form.parts})
 
     def _require_chosen(self, form: Form) -> None:

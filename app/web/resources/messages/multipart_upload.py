@@ -264,14 +264,14 @@ async def receive(request: Request, upload: Body, limit: int, room: UploadSpace)
     try:
         announced = int(request.headers.get("content-length", 0))
         _check_size(announced, limit)
-        with room.promised(announced) as promise:
-            return await _receive(request, upload, limit, promise)
+        with room.reserved(announced) as reservation:
+            return await _receive(request, upload, limit, reservation)
     except BaseException:
         await run_in(threads, upload.discard)
         raise
 
 
-async def _receive(request: Request, upload: Body, limit: int, promise: SpaceReservation) -> Form:
+async def _receive(request: Request, upload: Body, limit: int, reservation: SpaceReservation) -> Form:
     threads = pools_of(request).uploads
     working: asyncio.Future[None] | None = None
     batch: list[bytes] = []
@@ -283,13 +283,13 @@ async def _receive(request: Request, upload: Body, limit: int, promise: SpaceRes
             total += len(chunk)
             _check_size(total, limit)
             if gathered >= BATCH:
-                promise.grow_to(gathered + writing)
+                reservation.grow_to(gathered + writing)
                 if working is not None:
                     await working
-                    promise.written(writing)
+                    reservation.written(writing)
                 working = asyncio.get_running_loop().run_in_executor(threads, upload.feed, batch)
                 batch, writing, gathered = [], gathered, 0
-        promise.grow_to(gathered + writing)
+        reservation.grow_to(gathered + writing)
         if working is not None:
             await working
         await run_in(threads, lambda: upload.feed(batch))

@@ -80,8 +80,8 @@ class SendingRequest:
         self.folder = folder_of(self._delivery_id)
         every = gateway.deliveries.destinations.items()
         self.destinations = {name: it for name, it in every if caller.principal.knows_destination(name)}
-        uploads = CallersUploads(gateway, caller, self.folder)
-        self.reader = DescriptionReader(self.destinations, gateway.store, uploads)
+        self._uploads = CallersUploads(gateway, caller, self.folder)
+        self.reader = DescriptionReader(self.destinations, gateway.store, self._uploads)
 
     @contextmanager
     def accepted(self) -> Iterator[None]:
@@ -117,15 +117,14 @@ class SendingRequest:
                 await self._discard()
                 raise
         self._caller.trail.details["destination"] = described.message.destination
-        uploads = self.reader.upload_ids
         return Submission(
             self._delivery_id,
             described.message,
             described.parts,
             self._key,
             described.fingerprint,
-            uploads,
-            continued(self._request, gateway.traces) or gateway.uploads.trace_parent(uploads),
+            self.reader.upload_ids,
+            continued(self._request, gateway.traces) or self._uploads.trace_parent,
         )
 
     async def queue(self, submission: Submission) -> Response:

@@ -1,6 +1,7 @@
 """Resumable uploads by tus 1.0."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
 
@@ -9,9 +10,11 @@ from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
 from app.model.access import Scope
+from app.model.errors import GatewayError
+from app.model.uploads import UnknownUpload
 from app.service.gateway import Gateway
 from app.service.sending.upload_space import SpaceReservation
-from app.service.uploads import UnknownUpload, Upload
+from app.service.uploads import Upload
 from app.web.dependencies.caller import CallerDep
 from app.web.dependencies.identifiers import unknown
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep
@@ -21,7 +24,7 @@ from app.web.http.traceparent import TraceParent, continued
 from app.web.problems import Problem, responses
 from app.web.resources.schemas import PageView, page_view
 from app.web.resources.uploads import tus
-from app.web.resources.uploads.owned_uploads import known_upload, owner_of, page_of
+from app.web.resources.uploads.owned_uploads import known_upload, owner_of
 from app.web.resources.uploads.schemas import UploadView
 from app.web.resources.uploads.upload_checksums import Checksum, check_whole, note_digest
 from app.web.resources.uploads.upload_receiving import Receivers, receive
@@ -121,7 +124,7 @@ async def create_upload(
     caller.trail.details = {"upload": upload.record.id}
     if tus.has_body(headers) or upload.is_complete:
         await _append(request, gateway, upload, None)
-    view = UploadView.of(upload, base)
+    view = UploadView.of(upload.record, base)
     return JSONResponse(view.model_dump(mode="json"), 201, {**tus.described(upload), "Location": view.links["self"]})
 
 
@@ -131,8 +134,8 @@ def list_uploads(gateway: GatewayDep, caller: CallerDep, base: BaseDep, paging: 
     callers."""
     principal = caller.principal
     is_operator = Scope.OPERATE in principal.scopes and not principal.is_limited
-    page = page_of(gateway.uploads.of(None if is_operator else owner_of(caller)), paging)
-    return page_view(paging, page, lambda upload: UploadView.of(upload, base))
+    page = gateway.uploads.page(None if is_operator else owner_of(caller), paging.cursor, paging.limit)
+    return page_view(paging, page, lambda record: UploadView.of(record, base))
 
 
 @router.head(
@@ -156,7 +159,7 @@ async def head_upload(
 @router.get("/{upload_id}", operation_id="get_upload", responses=responses("not-found"))
 async def get_upload(upload_id: UploadId, gateway: GatewayDep, caller: CallerDep, base: BaseDep) -> UploadView:
     """Return an upload and its progress, and do not end a request that appends to it."""
-    return UploadView.of(await known_upload(gateway, upload_id, caller), base)
+    return UploadView.of((await known_upload(gateway, upload_id, caller)).record, base)
 
 
 @router.patch(
@@ -216,10 +219,17 @@ async def delete_upload(
 
 
 async def _acquired(request: Request, gateway: Gateway, upload_id: str, caller: CallerDep) -> Upload:
-    """Return an upload of the caller to which no other request appends. Raises Problem."""
-    await known_upload(gateway, upload_id, caller)
+    """Return an upload of the caller to which no other request appends. Raises Problem.
+
+    One of this process keeps what it has received so far; one of another process keeps its whole pieces.
+    """
+    upload = await known_upload(gateway, upload_id, caller)
     await _receivers(request).end(upload_id)
-    return await known_upload(gateway, upload_id, caller)
+    try:
+        await run_in_threadpool(gateway.uploads.take, upload)
+    except UnknownUpload:
+        raise unknown("upload", upload_id) from None
+    return upload
 
 
 def _receivers(request: Request) -> Receivers:
@@ -230,7 +240,7 @@ def _receivers(request: Request) -> Receivers:
 async def _append(request: Request, gateway: Gateway, upload: Upload, length: int | None) -> None:
     """Append a request's body, note the size of the content once it is known, and check its digests at its end.
 
-    `length` is the `Upload-Length` of the request. Nothing is awaited before the request is known as the upload's.
+    `length` is the `Upload-Length` of the request.
     """
     headers = request.headers
     begin, known = upload.offset, upload.record.length
@@ -245,20 +255,23 @@ async def _append(request: Request, gateway: Gateway, upload: Upload, length: in
         raise tus.inconsistent(f"the body has {announced} bytes, and {most} are missing")
     _require_size(gateway, length)
 
-    def allow(size: int) -> None:
+    async def allow(size: int) -> None:
         if size > most:
             raise tus.inconsistent(f"the body goes beyond the end of the content: {most} bytes are missing")
-        gateway.uploads.reserve(upload, begin + size)
+        if begin + size > upload.record.held:
+            await run_in_threadpool(gateway.uploads.reserve, upload, begin + size)
 
     try:
-        allow(announced or 0)
-        gateway.uploads.reserve(upload, length or 0)
-        with pools_of(request).uploading(), gateway.room.promised(announced or 0) as promise:
+        await allow(max(announced or 0, (length or 0) - begin))
+        with pools_of(request).uploading(), gateway.room.reserved(announced or 0) as reservation:
             await _receivers(request).run(
-                upload.record.id, _receiving(request, gateway, upload, length, allow, promise)
+                upload.record.id, _receiving(request, gateway, upload, length, allow, reservation)
             )
+    except UnknownUpload:
+        raise unknown("upload", upload.record.id) from None
     finally:
-        gateway.uploads.release(upload)
+        with suppress(GatewayError):  # it was deleted, or a newer request has it
+            await run_in_threadpool(gateway.uploads.release, upload)
 
 
 async def _receiving(
@@ -266,22 +279,19 @@ async def _receiving(
     gateway: Gateway,
     upload: Upload,
     length: int | None,
-    allow: Callable[[int], None],
-    promise: SpaceReservation,
+    allow: Callable[[int], Awaitable[None]],
+    reservation: SpaceReservation,
 ) -> None:
     if length is not None and upload.record.length is None:
-        await run_in_threadpool(gateway.uploads.set_length, upload, length)
+        await run_in_threadpool(partial(gateway.uploads.note, upload, length=length))
     if (digest := request.headers.get("repr-digest")) is not None:
         await run_in_threadpool(note_digest, gateway.uploads, upload, digest)
     given = request.headers.get("upload-checksum")
     checksum = None if given is None else Checksum(given)
     writer = gateway.uploads.append(upload, whole=checksum is not None)
-    try:
-        await receive(request, writer, allow, checksum, promise)
-        if upload.is_complete:
-            await run_in(pools_of(request).uploads, partial(check_whole, gateway.uploads, upload))
-    except UnknownUpload:
-        raise unknown("upload", upload.record.id) from None
+    await receive(request, writer, allow, checksum, reservation)
+    if upload.is_complete:
+        await run_in(pools_of(request).uploads, partial(check_whole, gateway.uploads, upload))
 
 
 def _require_running(gateway: Gateway) -> None:

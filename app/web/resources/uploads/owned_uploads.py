@@ -1,21 +1,17 @@
 """The uploads of a caller, for whom the uploads of others do not exist."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from starlette.concurrency import run_in_threadpool
 
-from app.ports import BadCursor, Page
+from app.model.uploads import UnknownUpload, UploadSuperseded
 from app.service.gateway import Gateway
 from app.service.sending.upload_parts import StoredPart
-from app.service.uploads import UnknownUpload, Upload
+from app.service.uploads import Upload
 from app.web.dependencies.caller import Caller
 from app.web.dependencies.identifiers import unknown
-from app.web.dependencies.request_gateway import Paging
 from app.web.problems import Problem, pointer_to
 from app.web.resources.uploads.upload_checksums import check_whole
-
-_CURSOR = re.compile(r"(\d{1,18})\.([0-9a-f]{32})")
 
 
 def owner_of(caller: Caller) -> str:
@@ -24,25 +20,10 @@ def owner_of(caller: Caller) -> str:
     return f"{principal.kind}:{principal.id or principal.name}"
 
 
-def page_of(uploads: Sequence[Upload], paging: Paging) -> Page[Upload]:
-    """Return a page of uploads, which are sorted newest first. Raises BadCursor."""
-    if paging.cursor is not None:
-        match = _CURSOR.fullmatch(paging.cursor)
-        if match is None:
-            raise BadCursor(paging.cursor)
-        before = int(match[1]), match[2]
-        uploads = [each for each in uploads if (each.record.created_at, each.record.id) < before]
-    items = list(uploads[: paging.limit])
-    last = items[-1].record if len(uploads) > paging.limit else None
-    return Page(items, None if last is None else f"{last.created_at}.{last.id}")
-
-
 async def known_upload(gateway: Gateway, upload_id: str, caller: Caller) -> Upload:
     """Return an upload of the caller. Raises Problem when it has none with this identifier."""
-    if not gateway.uploads.is_open:
-        await run_in_threadpool(gateway.uploads.open)
     try:
-        upload = _found(gateway, upload_id, caller)
+        upload = await run_in_threadpool(_found, gateway, upload_id, caller)
     except UnknownUpload:
         raise unknown("upload", upload_id) from None
     caller.trail.details = {"upload": upload.record.id}
@@ -50,30 +31,38 @@ async def known_upload(gateway: Gateway, upload_id: str, caller: Caller) -> Uplo
 
 
 class CallersUploads:
-    """The uploads of a caller, whose content becomes parts of a message: objects `{folder}/upload-{n}`."""
+    """The uploads of a caller, whose content becomes parts of a message: objects `{folder}/upload-{n}`.
+
+    `trace_parent` is the `traceparent` of the first one that has any.
+    """
 
     def __init__(self, gateway: Gateway, caller: Caller, folder: str) -> None:
         self._gateway, self._caller, self._folder = gateway, caller, folder
-        self._copied = self._bytes = 0
+        self.trace_parent: str | None = None
 
-    def require(self, part: str, upload_id: str) -> None:
-        """Check that the caller has this upload, that it is complete, and that a message may have so many bytes with
-        it. Raises Problem."""
-        self._bytes += self._complete(part, upload_id).offset
+    def take(self, chosen: Mapping[str, str]) -> list[StoredPart]:
+        """Copy the content of uploads, by the names of their parts, to the folder, and return it as these parts.
+
+        Before that all are checked: whether the caller has them, whether they are complete, and whether a message may
+        have so many bytes. Blocks. Raises Problem.
+        """
+        uploads = {part: self._complete(part, upload_id) for part, upload_id in chosen.items()}
         most = self._gateway.settings.limits.upload_bytes
-        if self._bytes > most:
+        if sum(each.offset for each in uploads.values()) > most:
             raise Problem("too-large", f"the uploads of a message may have {most} bytes together", limit=most)
+        return [
+            self._copy(part, upload, f"{self._folder}/upload-{number}")
+            for number, (part, upload) in enumerate(uploads.items())
+        ]
 
-    def take(self, part: str, upload_id: str) -> StoredPart:
-        """Copy its content to the folder, and return it as this part. Raises Problem."""
-        upload = self._complete(part, upload_id)
+    def _copy(self, part: str, upload: Upload, name: str) -> StoredPart:
         self._gateway.room.check(upload.offset)
-        name, self._copied = f"{self._folder}/upload-{self._copied}", self._copied + 1
+        self.trace_parent = self.trace_parent or upload.record.trace_parent
         try:
             # A gateway that was killed may have all bytes of an upload without having checked them.
             check_whole(self._gateway.uploads, upload)
             return self._gateway.uploads.copy(upload, part, name)
-        except UnknownUpload as error:
+        except (UnknownUpload, UploadSuperseded) as error:
             raise _invalid(part, str(error)) from None
 
     def _complete(self, part: str, upload_id: str) -> Upload:
@@ -92,8 +81,8 @@ def _found(gateway: Gateway, upload_id: str, caller: Caller) -> Upload:
     owner = owner_of(caller)
     try:
         return gateway.uploads.find(upload_id, owner)
-    except UnknownUpload:
-        if gateway.uploads.belongs_to_another(upload_id, owner):
+    except UnknownUpload as error:
+        if error.is_of_another:
             caller.trail.refused = "the upload belongs to another caller"
         raise
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 
 from app.model.times import to_time
-from app.service.uploads import Upload
+from app.model.uploads import UploadRecord
 from app.web.resources.schemas import Links
 
 
@@ -27,14 +27,13 @@ class UploadView(BaseModel):
     links: Links
 
     @classmethod
-    def of(cls, upload: Upload, base: str) -> "UploadView":
-        record = upload.record
+    def of(cls, record: UploadRecord, base: str) -> "UploadView":
         return cls(
             id=record.id,
             owner=record.owner,
-            offset=upload.offset,
+            offset=record.received,
             size=record.length,
-            is_complete=upload.is_complete,
+            is_complete=record.is_complete,
             name=record.file_name,
             content_type=record.content_type,
             created_at=to_time(record.created_at),

@@ -46,16 +46,16 @@ def note_digest(uploads: Uploads, upload: Upload, given: str) -> None:
     if known is None or given not in known:
         together = given if known is None else f"{known}, {given}"
         Digests({"repr-digest": together})
-        uploads.set_digest(upload, together)
+        uploads.note(upload, repr_digest=together)
 
 
 def check_whole(uploads: Uploads, upload: Upload) -> None:
-    """Compare a complete upload with the digests that the client gave of it, unless this process has done so. Delete it
-    if they differ. Blocks.
+    """Compare a complete upload with the digests that the client gave of it, unless that was done. Delete it if they
+    differ. Blocks.
 
-    Raises Problem and UnknownUpload.
+    Raises Problem, UnknownUpload and UploadSuperseded.
     """
-    if upload.record.repr_digest is None or upload.is_checked:
+    if upload.record.repr_digest is None or upload.record.is_checked:
         return
     digests = Digests({"repr-digest": upload.record.repr_digest})
     for piece in uploads.read(upload):
@@ -65,4 +65,4 @@ def check_whole(uploads: Uploads, upload: Upload) -> None:
     except Problem:
         uploads.delete(upload)
         raise
-    upload.is_checked = True
+    uploads.note(upload, is_checked=True)

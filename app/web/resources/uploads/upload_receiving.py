@@ -5,7 +5,7 @@ kept. So a client that resumes gets an offset that does not change any more.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -62,21 +62,22 @@ class Receivers:
 async def receive(
     request: Request,
     writer: PieceWriter,
-    allow: Callable[[int], None],
+    allow: Callable[[int], Awaitable[None]],
     checksum: Checksum | None,
-    promise: SpaceReservation,
+    reservation: SpaceReservation,
 ) -> None:
     """Append a request's body. What arrives before the connection breaks is kept, unless `checksum` is there to judge
-    the whole. `promise` keeps the space for what is announced. `allow` raises for a size that the body may not have.
+    the whole. `reservation` keeps the space for what is announced. `allow` raises for a size that the body may not
+    have.
 
     Raises Problem, ClientDisconnect, UnknownUpload and what storing raises.
     """
-    body = _Body(writer, checksum, promise, pools_of(request).uploads)
+    body = _Body(writer, checksum, reservation, pools_of(request).uploads)
     total = 0
     try:
         async for chunk in request.stream():
             total += len(chunk)
-            allow(total)
+            await allow(total)
             await body.add(chunk)
         await body.finish()
     except (ClientDisconnect, asyncio.CancelledError):
@@ -91,9 +92,9 @@ class _Body:
     """A body that worker threads write: one batch of bytes while the next is collected."""
 
     def __init__(
-        self, writer: PieceWriter, checksum: Checksum | None, promise: SpaceReservation, threads: ThreadPoolExecutor
+        self, writer: PieceWriter, checksum: Checksum | None, reservation: SpaceReservation, threads: ThreadPoolExecutor
     ) -> None:
-        self._writer, self._checksum, self._promise, self._threads = writer, checksum, promise, threads
+        self._writer, self._checksum, self._reservation, self._threads = writer, checksum, reservation, threads
         self._working: asyncio.Future[None] | None = None
         self._batch: list[bytes] = []
         self._gathered = self._writing = 0
@@ -112,9 +113,9 @@ class _Body:
 
     async def _begin_batch(self, work: Callable[[list[bytes]], None]) -> None:
         """Give the batch to a thread, when there is space for it, and when the one before is written."""
-        self._promise.grow_to(self._gathered + self._writing)
+        self._reservation.grow_to(self._gathered + self._writing)
         await self._written()
-        self._promise.written(self._writing)
+        self._reservation.written(self._writing)
         batch, self._batch = self._batch, []
         self._writing, self._gathered = self._gathered, 0
         self._begin(work, batch)
@@ -131,7 +132,7 @@ class _Body:
     def _has_space(self) -> bool:
         """Tell whether what has arrived last may still be written."""
         with suppress(StoreFull):
-            self._promise.grow_to(self._gathered)
+            self._reservation.grow_to(self._gathered)
             return True
         return False
 

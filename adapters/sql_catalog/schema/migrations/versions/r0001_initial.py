@@ -309,6 +309,7 @@ def upgrade() -> None:
         postgresql_where=sa.text("waited_as IS NOT NULL"),
     )
     _create_what_processes_do()
+    _create_uploads()
     progress = op.create_table(
         "progress",
         sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
@@ -439,6 +440,47 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_quarantine_copies")),
     )
     _insert_first_rows(progress, logs)
+
+
+def _create_uploads() -> None:
+    op.create_table(
+        "uploads",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("owner", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("expires_at", sa.BigInteger(), nullable=False),
+        sa.Column("length", sa.BigInteger(), comment="bytes of the whole content, null until the client tells it"),
+        sa.Column("file_name", sa.Text()),
+        sa.Column("content_type", sa.Text(), nullable=False),
+        sa.Column("metadata", sa.Text(), comment="the client's Upload-Metadata"),
+        sa.Column("repr_digest", sa.Text(), comment="the client's digests of the whole content"),
+        sa.Column("trace_parent", sa.Text(), comment="W3C traceparent of the request that began it"),
+        sa.Column("received", sa.BigInteger(), nullable=False, comment="bytes that are durable"),
+        sa.Column("held", sa.BigInteger(), nullable=False, comment="bytes that count for its owner"),
+        sa.Column("turn", sa.BigInteger(), nullable=False, comment="the request that may append to it, the newest one"),
+        sa.Column(
+            "is_checked", sa.Boolean(), nullable=False, comment="its content was compared with the client's digests"
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_uploads")),
+        comment="resumable uploads",
+    )
+    op.create_index(op.f("ix_uploads_created_at_id"), "uploads", ["created_at", "id"])
+    op.create_index(op.f("ix_uploads_expires_at"), "uploads", ["expires_at"])
+    op.create_index(op.f("ix_uploads_owner"), "uploads", ["owner"])
+    op.create_table(
+        "upload_pieces",
+        sa.Column("upload_id", sa.Text(), nullable=False),
+        sa.Column("offset", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("size", sa.BigInteger(), nullable=False),
+        sa.Column(
+            "turn",
+            sa.BigInteger(),
+            nullable=False,
+            comment="of the request that brought it; the object's name has it",
+        ),
+        sa.PrimaryKeyConstraint("upload_id", "offset", name=op.f("pk_upload_pieces")),
+        comment="the objects with the bytes of resumable uploads",
+    )
 
 
 def _create_what_processes_do() -> None:
