@@ -186,7 +186,7 @@ def serve(
             Certificate(settings.http)  # an error is raised before anything is changed
         instance = instance or new_instance()
         run = partial(_serve, settings, instance, listener, started)
-        if settings.standby is None:
+        if settings.standby is None or Role.RECEIVE not in settings.roles:  # others run side by side
             run(nullcontext(), lambda _why: None)
         else:
             _stand_by(settings, settings.standby, instance, listener, run)

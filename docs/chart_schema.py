@@ -31,7 +31,7 @@ DESTINATIONS: dict[str, type[BaseModel]] = {
     "rendezvous": rendezvous.DestinationSettings,
 }
 DECIDED: dict[str, frozenset[str]] = {
-    "settings": frozenset(("data", "assembler")),
+    "settings": frozenset(("data", "assembler", "roles")),
     "http": frozenset(("host", "port", "cert_file", "key_file")),
 }
 """What the chart decides itself, by section. TLS ends before the pod, whose probes speak HTTP."""

@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,98 @@ def test_a_second_gateway_needs_what_both_can_use(values: dict[str, Any], why: s
         rendered({**TWO, **values})
 
 
+DIVIDED: dict[str, Any] = {
+    "web": {"replicas": 3},
+    "keepers": {"replicas": 2},
+    "settings": {
+        "catalog": {"url_file": "/run/secrets/gateway/catalog"},
+        "content": {"url": "s3://gateway/content"},
+        "journal": {"archive_url": "s3://gateway/journal"},
+    },
+}
+
+
+def roles(manifests: list[Manifest], kind: str, name: str) -> list[str]:
+    arguments = container(manifests, kind, name)["args"]
+    assert arguments[:3] == ["serve", "--config", "/etc/gateway/gateway.toml"]
+    assert set(arguments[3::2]) <= {"--role"}
+    return list(arguments[4::2])
+
+
+@pytest.mark.parametrize(
+    ("web", "keepers", "receiver"),
+    [(0, 0, []), (3, 2, ["receive"]), (3, 0, ["receive", "keep"]), (0, 2, ["receive", "serve"])],
+)
+def test_each_role_is_of_some_pod(web: int, keepers: int, receiver: list[str]) -> None:
+    manifests = rendered(DIVIDED | {"web": {"replicas": web}, "keepers": {"replicas": keepers}})
+    assert roles(manifests, "StatefulSet", NAME) == receiver
+    for replicas, suffix, role in ((web, "web", "serve"), (keepers, "keeper", "keep")):
+        if replicas:
+            assert only(manifests, "Deployment", f"{NAME}-{suffix}")["spec"]["replicas"] == replicas
+            assert roles(manifests, "Deployment", f"{NAME}-{suffix}") == [role]
+    kinds = Counter(each["kind"] for each in manifests)
+    assert kinds["Deployment"] == bool(web) + bool(keepers)
+    served_by = only(manifests, "StatefulSet") if not web else only(manifests, "Deployment", f"{NAME}-web")
+    chosen = only(manifests, "Service")["spec"]["selector"].items()
+    pods = [each["spec"]["template"] for each in manifests if each["kind"] in ("StatefulSet", "Deployment")]
+    assert [pod for pod in pods if chosen <= pod["metadata"]["labels"].items()] == [served_by["spec"]["template"]]
+    ready = container(manifests)["readinessProbe"]["httpGet"]["path"]
+    assert ready == ("/health/ready" if web else "/health/ready/read"), "a pod that does not serve is ready, too"
+
+
+def test_kubernetes_knows_every_field_of_a_divided_release() -> None:
+    autoscaling = {"web": {"replicas": 3, "autoscaling": {"enabled": True, "maxReplicas": 9}}}
+    manifests = rendered(EVERYTHING | DIVIDED | autoscaling | {"assembler": "embedded"})
+    for manifest in manifests:
+        with suppress(kubernetes_validate.utils.SchemaNotFoundError):
+            kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
+    name = f"{NAME}-web"
+    scaler = only(manifests, "HorizontalPodAutoscaler", name)["spec"]
+    assert (scaler["minReplicas"], scaler["maxReplicas"], scaler["scaleTargetRef"]["name"]) == (3, 9, name)
+    deployment = only(manifests, "Deployment", name)["spec"]
+    assert "replicas" not in deployment, "an upgrade does not change what the autoscaler chose"
+    assert deployment["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    assert container(manifests, "Deployment", name)["lifecycle"]["preStop"]["sleep"]["seconds"] > 0
+    assert only(manifests, "PodDisruptionBudget", name)["spec"]["maxUnavailable"] == 1
+    pods = [each["spec"]["template"] for each in manifests if each["kind"] in ("StatefulSet", "Deployment")]
+    assert len(pods) == 3
+    scraped = only(manifests, "Service", f"{NAME}-metrics")
+    watched = only(manifests, "ServiceMonitor")["spec"]["selector"]["matchLabels"]
+    assert watched.items() <= scraped["metadata"]["labels"].items()
+    allowed = only(manifests, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"]
+    for pod in pods:
+        labels = pod["metadata"]["labels"].items()
+        assert scraped["spec"]["selector"].items() <= labels
+        assert allowed.items() <= labels
+        assert pod["spec"]["automountServiceAccountToken"] is False
+    claims = ["persistentVolumeClaim" in pod["spec"]["volumes"][0] for pod in pods]
+    assert sorted(claims) == [False, False, True], "the journal's volume is of the pod that receives"
+
+
+@pytest.mark.parametrize("lacking", ["catalog", "content", "journal"])
+def test_a_divided_release_needs_places_that_all_pods_reach(lacking: str) -> None:
+    settings = {name: section for name, section in DIVIDED["settings"].items() if name != lacking}
+    for values in ({"web": {"replicas": 1}}, {"keepers": {"replicas": 1}}):
+        with pytest.raises(helm().HelmError, match=rf"settings\.{lacking}"):
+            rendered(values | {"settings": settings})
+
+
+def test_each_process_accepts_the_configuration_of_a_divided_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with a receiver that stands by: the others ignore that."""
+    shared = {"persistence": {"accessModes": ["ReadWriteMany"]}, "replicas": 2}
+    settings = DIVIDED["settings"] | {"catalog": {"url": "postgresql+psycopg://gateway@db/gateway"}}
+    manifests = rendered(DIVIDED | shared | {"settings": settings})
+    path = tmp_path / "gateway.toml"
+    path.write_text(only(manifests, "ConfigMap")["data"]["gateway.toml"])
+    for kind, name in (("StatefulSet", NAME), ("Deployment", f"{NAME}-web"), ("Deployment", f"{NAME}-keeper")):
+        given = roles(manifests, kind, name)
+        monkeypatch.setenv("ATTACHMENT_GATEWAY_ROLES", json.dumps(given))
+        monkeypatch.setenv("ATTACHMENT_GATEWAY_STANDBY__NAMESPACE", "prod")
+        assert sorted(load(path).roles) == sorted(given)
+
+
 def test_one_gateway_gets_no_token_of_kubernetes(everything: list[Manifest]) -> None:
     assert only(everything, "StatefulSet")["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
     assert NAME not in {each["metadata"]["name"] for each in everything if each["kind"] in {"Role", "RoleBinding"}}
@@ -337,11 +430,11 @@ def test_the_gateway_accepts_its_configuration(everything: list[Manifest], tmp_p
 def example() -> dict[str, Any]:
     """Return docs/gateway.toml with all that is commented out there, without what the chart decides itself.
 
-    It decides `data`, `assembler`, and where HTTP listens. TLS ends before the pod, whose probes speak HTTP.
+    It decides `data`, `assembler`, `roles`, and where HTTP listens. TLS ends before the pod, whose probes speak HTTP.
     """
     lines = (ROOT / "docs" / "gateway.toml").read_text()
     settings = tomllib.loads(re.sub(r"^# (\w+ = |\[)", r"\1", lines, flags=re.MULTILINE))
-    for key in ("data", "assembler"):
+    for key in ("data", "assembler", "roles"):
         del settings[key]
     for key in ("host", "port", "cert_file", "key_file"):
         del settings["http"][key]

@@ -379,10 +379,6 @@ PLACES = '[content]\nurl = "s3://bucket/content"\n[journal]\narchive_url = "s3:/
         ('roles = ["serve"]\n' + SHARED, "roles serve need content.url and journal.archive_url"),
         ('roles = ["receive"]\n' + SHARED + '[content]\nurl = "s3://b/c"\n', "roles receive need journal.archive_url"),
         ('assembler = "spark"\nroles = ["serve"]\n' + SHARED + PLACES, "roles serve need tables.url"),
-        (
-            'roles = ["serve"]\n[standby]\nlease = "a"\nnamespace = "b"\n' + SHARED + PLACES,
-            "standby needs the role receive",
-        ),
     ],
 )
 def test_a_divided_gateway_needs_places_that_all_processes_reach(file: Path, text: str, why: str) -> None:

@@ -153,8 +153,6 @@ class Settings(BaseSettings):
     def _is_divided(self) -> Self:
         if not self.roles:
             raise ValueError(f"roles must name at least one of {', '.join(Role)}")
-        if self.standby is not None and Role.RECEIVE not in self.roles:
-            raise ValueError("standby needs the role receive: processes with other roles run side by side")
         if self.is_divided and not self.is_catalog_shared and self.roles != {Role.SERVE}:
             raise ValueError(
                 f"roles {', '.join(sorted(self.roles))} need catalog.url of a PostgreSQL, which processes with other "

@@ -13,7 +13,7 @@
 {{- end -}}
 
 {{- define "gateway.selectorLabels" -}}
-app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 56 | trimSuffix "-" }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
