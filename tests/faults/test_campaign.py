@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import pipeline
+from tests.faults import pipeline, replicas
 from tests.faults.judging import Verdict
 from tests.faults.kinds import KINDS
 from tests.faults.pipeline_kills import MOMENTS
@@ -31,6 +31,14 @@ def test_a_pipeline_killed_in_its_commit_loses_nothing(tmp_path: Path, verdicts:
     verdict = pipeline.run("batch", SEED, tmp_path)
     verdicts.append(verdict)
     assert verdict.faults, "\n".join(("nothing happened", *verdict.notes))
+    assert verdict.is_kept, "\n".join((verdict.line, *verdict.notes))
+
+
+@pytest.mark.timeout(1200)
+def test_a_divided_gateway_whose_processes_end_loses_nothing(tmp_path: Path, verdicts: list[Verdict]) -> None:
+    verdict = replicas.run(SEED, tmp_path)
+    verdicts.append(verdict)
+    assert verdict.faults
     assert verdict.is_kept, "\n".join((verdict.line, *verdict.notes))
 
 

@@ -1,0 +1,233 @@
+"""The scenario of a divided gateway: clients send and read at replicas chosen at random, while processes are killed,
+paused for longer than leases, cut off from the database, or wait for a slow store.
+
+One process receives, three serve, and two keep. What clients send goes to the broker and comes back to the gateway. In
+the end every file must be there once, with the bytes that were sent, and every delivery `sent`.
+"""
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from threading import Event, Thread
+from time import monotonic, sleep
+
+import httpx
+import psycopg
+
+from tests.faults.judging import Verdict
+from tests.support import object_server
+from tests.support.division import TOPIC, Division
+from tests.support.forked_gateway import Forks
+from tests.support.mosquitto import Mosquitto
+from tests.support.postgresql import binaries, running_postgresql
+from tests.support.subscribe import subscribe
+
+MOST = 40
+"""The number of faults that one round draws."""
+PROCESSES = ("receive", "serve-a", "serve-b", "serve-c", "keep-a", "keep-b")
+DESTINATION = """[destinations.partner]
+transport = "mqtt"
+framing = "sas_queue"
+url = "mqtt://127.0.0.1:{port}"
+topic = "{topic}"
+retry_longest = "2s"
+"""
+PAUSED_SECONDS = 13.0
+"""Longer than a lease of the keeper and a claim of a delivery."""
+SLOW_SECONDS, SLOW_FOR = 0.3, 4.0
+CALM_SECONDS = 1.5
+"""The time between two faults."""
+SOON = 180.0
+TUS = {"Tus-Resumable": "1.0.0"}
+
+
+class Clients:
+    """Clients that upload files in pieces and send them, each request to another replica.
+
+    What was accepted is in `sent`: the digest of each file by its name.
+    """
+
+    def __init__(self, division: Division, seed: str) -> None:
+        self._division, self._random = division, Random(f"clients {seed}")
+        self._stop = Event()
+        self.sent: dict[str, str] = {}
+        self.deliveries: set[str] = set()
+        self.hung: list[str] = []
+        self._thread = Thread(target=self._run)
+
+    def __enter__(self) -> "Clients":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            number += 1
+            name, content = f"file-{number}.bin", self._random.randbytes(self._random.randrange(1, 200_000))
+            try:
+                self._send(name, content)
+            except TimeoutError:
+                self.hung.append(f"{name} could not be sent for {SOON:.0f} s")
+                return
+
+    def _ask(self, request: Callable[[httpx.Client], httpx.Response], wanted: set[int]) -> httpx.Response:
+        """Repeat a request, at any replica, until one answers with a wanted status."""
+        end = monotonic() + SOON
+        while monotonic() < end:
+            gateway = self._division[self._random.choice(PROCESSES[1:4])]
+            with suppress(httpx.HTTPError), httpx.Client(base_url=gateway.client.base_url, timeout=5) as client:
+                answer = request(client)
+                if answer.status_code in wanted:
+                    return answer
+            sleep(0.05)
+        raise TimeoutError
+
+    def _send(self, name: str, content: bytes) -> None:
+        headers = {**TUS, "Upload-Length": str(len(content))}
+        path = str(self._ask(lambda http: http.post("/v1/uploads", headers=headers), {201}).headers["location"])
+        while (at := self._offset(path)) < len(content):
+            piece = content[at : at + self._random.randrange(1, 80_000)]
+            head = {**TUS, "Upload-Offset": str(at), "Content-Type": "application/offset+octet-stream"}
+            self._ask(partial(_patch, path, piece, head), {204, 409})
+        entry = {"part": "f", "kind": "binary-file", "name": name}
+        message = {"destination": "partner", "uploads": {"f": path.rpartition("/")[2]}, "attachments": [entry]}
+        key = {"Idempotency-Key": name}
+        answer = self._ask(lambda http: http.post("/v1/messages", json=message, headers=key), {202})
+        self.deliveries.add(answer.json()["id"])
+        self.sent[name] = sha256(content).hexdigest()
+
+    def _offset(self, path: str) -> int:
+        return int(self._ask(lambda http: http.head(path, headers=TUS), {200}).headers["upload-offset"])
+
+
+def _patch(path: str, piece: bytes, headers: dict[str, str], http: httpx.Client) -> httpx.Response:
+    return http.patch(path, content=piece, headers=headers)
+
+
+def _is_served(http: httpx.Client, path: str) -> bool:
+    return http.get(path).status_code == 200
+
+
+class Faults:
+    """What happens to the processes and to what they share."""
+
+    def __init__(self, division: Division, postgresql: Path, bucket: object_server.Bucket, random: Random) -> None:
+        self._division, self._postgresql, self._bucket, self._random = division, postgresql, bucket, random
+        self.kinds: dict[str, Callable[[], str]] = {
+            **{f"kill {role}": partial(self._kill, role) for role in ("receive", "serve", "keep")},
+            **{f"pause {role}": partial(self._pause, role) for role in ("serve", "keep")},
+            "cut connections": self._cut,
+            "slow store": self._slow,
+        }
+
+    def _kill(self, role: str) -> str:
+        name = self._chosen(role)
+        self._division[name].kill()
+        self._division[name].start(timeout=120)
+        return f"{name} was killed"
+
+    def _pause(self, role: str) -> str:
+        name = self._chosen(role)
+        process = self._division[name].process
+        assert process is not None
+        os.kill(process.pid, signal.SIGSTOP)
+        sleep(PAUSED_SECONDS)
+        os.kill(process.pid, signal.SIGCONT)
+        return f"{name} was paused"
+
+    def _cut(self) -> str:
+        others = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid != pg_backend_pid()"
+        with psycopg.connect(host=str(self._postgresql), user="postgres", dbname="postgres") as connection:
+            connection.execute(f"{others} AND backend_type = 'client backend'")
+        return "all connections to the database were cut"
+
+    def _slow(self) -> str:
+        self._bucket.delay(SLOW_SECONDS)
+        sleep(SLOW_FOR)
+        self._bucket.delay(0)
+        return "the store was slow"
+
+    def _chosen(self, role: str) -> str:
+        return self._random.choice([name for name in PROCESSES if name.startswith(role)])
+
+
+def run(seed: str, folder: Path, count: int | None = None) -> Verdict:
+    """Run the scenario with this number of faults, or with each kind once."""
+    random = Random(f"replicas {seed}")
+    with _divided(folder) as (division, postgresql, bucket):
+        faults = Faults(division, postgresql, bucket, random)
+        kinds: list[str] = []
+        while len(kinds) < (count or len(faults.kinds)):
+            kinds += random.sample(list(faults.kinds), len(faults.kinds))
+        notes, hung = [], []
+        with Clients(division, seed) as clients:
+            for kind in kinds[: count or len(faults.kinds)]:
+                sleep(CALM_SECONDS)
+                notes.append(faults.kinds[kind]())
+        hung += clients.hung
+        return _judged(division, clients, notes, hung)
+
+
+@contextmanager
+def _divided(folder: Path) -> Iterator[tuple[Division, Path, object_server.Bucket]]:
+    programs = binaries()
+    assert programs is not None, "PostgreSQL's programs are not installed"
+    port = object_server.free_port()
+    with ExitStack() as ending:
+        postgresql = ending.enter_context(running_postgresql(programs))
+        ending.enter_context(object_server.serving(port))
+        bucket = object_server.Bucket(port, "replicas")
+        forks = Forks(os.environ | object_server.environment(port))
+        ending.callback(forks.close)
+        (folder / "broker").mkdir()
+        broker = ending.enter_context(Mosquitto(folder / "broker"))
+        subscribe(broker.port, "sas", TOPIC, "5")
+        destination = DESTINATION.format(port=broker.port, topic=TOPIC)
+        division = Division(folder, postgresql, bucket, broker, forks, destination)
+        ending.callback(division.stop)
+        for name in PROCESSES:
+            division.begin(name)
+        yield division, postgresql, bucket
+
+
+def _judged(division: Division, clients: Clients, notes: list[str], hung: list[str]) -> Verdict:
+    """Wait until all that was accepted is there, and compare it with what was sent."""
+    serving = [division[name] for name in PROCESSES if name.startswith("serve")]
+    end = monotonic() + SOON
+
+    def finished() -> Counter[str]:
+        return Counter(item["name"] for item in serving[0].listing("/v1/attachments", state="finished"))
+
+    def is_over() -> bool:
+        states = {item["id"]: item["state"] for item in serving[1].listing("/v1/deliveries")}
+        return (
+            all(states.get(each) == "sent" for each in clients.deliveries) and finished().keys() >= clients.sent.keys()
+        )
+
+    while not is_over() and monotonic() < end:
+        sleep(0.5)
+    listed, wrong = finished(), []
+    lost = [f"{name} was accepted and is not there" for name in clients.sent if not listed[name]]
+    twice = [f"{name} is there {number} times" for name, number in listed.items() if number > 1]
+    twice += [f"{name} was never accepted" for name in listed if name not in clients.sent]
+    for number, item in enumerate(serving[0].listing("/v1/attachments", state="finished")):
+        gateway = serving[number % len(serving)]
+        path = f"/v1/attachments/{item['id']}/content"
+        gateway.until(partial(_is_served, gateway.client, path))
+        if sha256(gateway.client.get(path).content).hexdigest() != clients.sent.get(item["name"]):
+            wrong.append(f"{item['name']} has other bytes at {gateway.folder.name}")
+    states = Counter(item["state"] for item in serving[2].listing("/v1/deliveries"))
+    if states.keys() - {"sent"}:
+        hung.append(f"deliveries: {dict(states)}")
+    told = (f"{len(clients.sent)} files", *notes, *lost, *twice, *wrong, *hung)
+    return Verdict(len(notes), len(lost), len(twice), len(wrong), len(hung), 0, told)

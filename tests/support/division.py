@@ -1,0 +1,86 @@
+"""A gateway divided among processes, which share PostgreSQL, an object store and a broker."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from app.testing.waiting import until
+from tests.support.forked_gateway import ForkedGateway, Forks
+from tests.support.gateway import mqtt_source
+from tests.support.loads import messages, mixed
+from tests.support.mosquitto import Mosquitto
+from tests.support.object_server import Bucket
+from tests.support.publish import publish
+from tests.support.sas_client import Program, disordered
+
+TOPIC = "sas/attachments"
+SETTINGS = '[limits]\nfree_bytes = 0\n[content]\nsettle_after = "1s"\nurl = "{bucket}/content"\n'
+JOURNAL = '[journal]\nsegment_age = "1s"\narchive_url = "{bucket}/archive"\n'
+
+
+class Division:
+    """Processes of one gateway, each with a folder of its own."""
+
+    def __init__(
+        self, folder: Path, postgresql: Path, bucket: Bucket, broker: Mosquitto, forks: Forks, more: str = ""
+    ) -> None:
+        """`more` are further settings."""
+        self._database = f"host={postgresql} user=postgres dbname=postgres"
+        with psycopg.connect(self._database, autocommit=True) as connection:
+            connection.execute("DROP SCHEMA public CASCADE")
+            connection.execute("CREATE SCHEMA public")
+        self._broker = broker
+        self.processes: dict[str, ForkedGateway] = {}
+        url = f'[catalog]\nurl = "postgresql+psycopg://postgres@/postgres?host={postgresql}"\n'
+        source = mqtt_source("sas", broker.port, TOPIC)
+        self._settings = (SETTINGS + JOURNAL).format(bucket=bucket.url) + url + more + source
+        self._folder, self._forks = folder, forks
+
+    def begin(self, name: str) -> None:
+        """Start a process, whose name begins with its role; before the next one looks for a free port."""
+        own = self._folder / name
+        own.mkdir()
+        roles = f'roles = ["{name.partition("-")[0]}"]\n'
+        self.processes[name] = ForkedGateway(own, self._settings, self._forks, first=roles)
+        self.processes[name].start()
+
+    def __getitem__(self, name: str) -> ForkedGateway:
+        return self.processes[name]
+
+    def stop(self) -> None:
+        for each in self.processes.values():
+            if each.process is not None and each.process.poll() is None:
+                os.kill(each.process.pid, signal.SIGCONT)
+            each.stop()
+
+    def keeper(self, besides: str = "") -> str | None:
+        """Return the name of the process that is the keeper, besides one."""
+        names = [name for name in self.processes if name.startswith("keep") and name != besides]
+        running = [name for name in names if self[name].process is not None]
+        return next((name for name in running if self[name].samples().total("keeper")), None)
+
+    def send(self, program: Program, count: int) -> list[Any]:
+        attachments = mixed(program, count)
+        publish(disordered(messages(program, attachments), program.random), self._broker.port, TOPIC, "5")
+        return attachments
+
+    def await_settled(self, count: int) -> None:
+        """Return when the content of so many attachments is in the store."""
+        asked = "SELECT count(*) FROM attachments WHERE state = 'finished' AND storage = 'store'"
+        with psycopg.connect(self._database, autocommit=True) as connection:
+            until(lambda: connection.execute(asked).fetchone() == (count,), 60, pause=0.1)
+
+    def finished(self) -> set[str]:
+        """Return the attachments that were finished, each once."""
+        found = self.events("attachment.finished")
+        assert len({*found}) == len(found)
+        return {*found}
+
+    def events(self, kind: str) -> list[str]:
+        """Return the subjects of all events of a kind."""
+        with psycopg.connect(self._database) as connection:
+            found = connection.execute("SELECT subject FROM events WHERE type = %s", [kind]).fetchall()
+        return [str(subject) for (subject,) in found]
