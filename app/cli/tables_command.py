@@ -162,6 +162,9 @@ def sql(
             to_stream(found, word)
         else:
             to_terminal(found, rows)
+        if answer.scans and query.lstrip()[: len("explain")].casefold() == "explain":
+            scanned = answer.scanned()
+            err.print(f"{scanned.read:,} of {scanned.there:,} files read", markup=False, highlight=False)
 
 
 @tables.command()

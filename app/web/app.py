@@ -125,7 +125,7 @@ _CORS: dict[str, Any] = {
         *("Idempotency-Replayed", "Retry-After", "Undecodable-Bytes", "WWW-Authenticate", "Total-Count"),
         *tus.RESPONSE_FIELDS,
         *("RateLimit", "RateLimit-Policy"),
-        *("Missing-Parts", "Truncated"),
+        *("Missing-Parts", "Truncated", "Table-Files"),
     ],
     "max_age": 3600,
 }

@@ -40,3 +40,13 @@ def test_an_example_is_what_is_said(
     monkeypatch.setenv("ATTACHMENT_GATEWAY_TABLES__URL", str(folder))
     result = run(*shlex.split(line))
     assert words(result.out + result.err) == words(said)
+
+
+def test_explaining_a_query_tells_the_files_that_were_read(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ATTACHMENT_GATEWAY_TABLES__URL", str(folder))
+    query = "FROM work.customers WHERE received_at < '2020-01-01'"
+    explained = run("tables", "sql", f"EXPLAIN ANALYZE {query}").err
+    assert re.fullmatch(r"0 of [12] files read", explained.strip())  # the example of `compact` joins the two
+    assert "files read" not in run("tables", "sql", query).err

@@ -16,7 +16,7 @@ from app.model.message import PhysicalMessage
 from app.ports import TableStore
 from app.service.content.message_labels import read_catalogs
 from app.service.content.stored_content import Content, ContentFile
-from app.service.tables.sql_queries import confined
+from app.service.tables.sql_queries import FilesScanned, confined
 from app.service.tables.table_reader import open_table
 from app.tables.profiling import Profile, profile
 from app.tables.write import FORMATS, OutputOptions, outgoing, scanned_table
@@ -78,8 +78,9 @@ def page_of_rows(content: Content | pa.Table, asked: PageRequest) -> Generator[b
 
 def query_tables(
     store: TableStore, names: Sequence[str], sql: str, limit: int, word: QueryFormat, memory: int
-) -> Generator[bytes | memoryview, None, bool]:
-    """Yield the first rows of a query's result in a format, and return whether there are more.
+) -> Generator[bytes | memoryview, None, tuple[bool, FilesScanned]]:
+    """Yield the first rows of a query's result in a format. Return whether there are more, and the files that were
+    scanned.
 
     DuckDB gets `memory` bytes, one thread and no folder. Raises QueryFailed.
     """
@@ -94,7 +95,7 @@ def query_tables(
                 break
         found = pa.Table.from_batches(batches, answer.written).slice(0, limit)
     yield from QUERY_WRITERS[word](found, answer.schema, rows > limit)
-    return rows > limit
+    return rows > limit, answer.scanned()
 
 
 def profile_data_set(content: Content, top: int) -> Generator[bytes, None, Profile]:

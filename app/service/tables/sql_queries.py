@@ -121,15 +121,29 @@ class QueryFailed(Exception):
         self.hint, self.is_missing = hint, is_missing
 
 
+class FilesScanned(NamedTuple):
+    """How many files of a table a scan reads, and how many there are. It skips those whose bounds in the table's log
+    exclude its filter. A scan that ends early, as with LIMIT, reads fewer than it says."""
+
+    read: int
+    there: int
+
+
 class QueryResult(NamedTuple):
     """The result of a query; its batches can be iterated once, and are computed during the iteration.
 
-    `schema` has the types of the result, and `written` the types of the batches, which may be text instead.
+    `schema` has the types of the result, and `written` the types of the batches, which may be text instead. `scans` has
+    each scan of a table that has begun.
     """
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
     written: pa.Schema
+    scans: list[FilesScanned]
+
+    def scanned(self) -> FilesScanned:
+        """Return the files of all scans together, when all batches have been iterated."""
+        return FilesScanned(sum(scan.read for scan in self.scans), sum(scan.there for scan in self.scans))
 
 
 @contextmanager
@@ -155,13 +169,14 @@ def confined(
             database.execute("SET enable_external_access = false")
             _require_reading(database, sql)
             database.execute("SET TimeZone = 'UTC'")
-            _make_views(database, [open_table(store, name) for name in _meant(names, sql)])
+            scans: list[FilesScanned] = []
+            _make_views(database, [open_table(store, name) for name in _meant(names, sql)], scans)
             database.execute("SET lock_configuration = true")
             result = database.sql(sql)
             shown = for_arrow(result)
             schema = shown.limit(0).to_arrow_reader(1).schema
             reader = (for_text(result) if as_text else shown).to_arrow_reader(ROWS_A_BATCH)
-            yield QueryResult(schema, _read(reader), reader.schema)
+            yield QueryResult(schema, _read(reader), reader.schema, scans)
     except duckdb.Error as error:
         raise QueryFailed(*_explained(error)) from error
 
@@ -195,14 +210,14 @@ def _meant(names: Sequence[str], sql: str) -> list[str]:
     return [name for name in names if library_and_member(name)[1].casefold() in text]
 
 
-def _make_views(database: "DuckDBPyConnection", tables: Sequence[OpenTable]) -> None:
-    """Create a view for each table.
+def _make_views(database: "DuckDBPyConnection", tables: Sequence[OpenTable], scans: list[FilesScanned]) -> None:
+    """Create a view for each table. Each scan of one is added to `scans`.
 
     A library that has the name of one of DuckDB's own schemas gets no schema: its members could take the place of the
     views that list tables, for every query.
     """
     for table in tables:
-        relation = database.from_arrow(_sparing(table.dataset))
+        relation = database.from_arrow(_sparing(table.dataset, scans))
         relation.project(", ".join(map(_view_column, table.schema))).create_view(table.version.name, replace=False)
     for table in tables:
         name = table.version.name
@@ -214,15 +229,18 @@ def _make_views(database: "DuckDBPyConnection", tables: Sequence[OpenTable]) -> 
                 database.execute(f"CREATE VIEW {quoted(library)}.{quoted(member)} AS FROM {quoted(name)}")
 
 
-def _sparing(table: "Dataset") -> "Dataset":
+def _sparing(table: "Dataset", scans: list[FilesScanned]) -> "Dataset":
     """Return the same table with little read-ahead in DuckDB's scans, because DuckDB's memory limit does not cover
-    Arrow's memory.
+    Arrow's memory. Each scan is added to `scans`.
     """
     from pyarrow.dataset import FileSystemDataset  # noqa: PLC0415 - takes a quarter of a second to load
 
     class Sparing(FileSystemDataset):  # type: ignore[misc]
         def scanner(self, **wanted: Any) -> Any:
-            return super().scanner(**{**_READING_AHEAD, **wanted})
+            meant = list(self.get_fragments(wanted.get("filter")))
+            scans.append(FilesScanned(len(meant), len(self.files)))
+            table = FileSystemDataset(meant, self.schema, self.format, self.filesystem)
+            return table.scanner(**{**_READING_AHEAD, **wanted})
 
     if not isinstance(table, FileSystemDataset):
         return table

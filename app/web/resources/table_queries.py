@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from app.observe import logger
 from app.service.conversion import Slot, SlotUse
 from app.service.conversion.conversion_jobs import query_tables
-from app.service.tables.sql_queries import LIST_TABLES, MORE_MEMORY, QueryFailed
+from app.service.tables.sql_queries import LIST_TABLES, MORE_MEMORY, FilesScanned, QueryFailed
 from app.tables.write.query_result import QueryFormat
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.known_tables import KnownTables, TablesDep
@@ -24,6 +24,7 @@ from app.web.responses.disconnection import convert
 MOST_ROWS: Final = 100_000
 LONGEST_SQL: Final = 10_000
 TRUNCATED: Final = "Truncated"
+TABLE_FILES: Final = "Table-Files"
 _MEDIA_TYPES: Final[dict[QueryFormat, str]] = {
     "json": "application/json",
     "csv": "text/csv",
@@ -72,7 +73,14 @@ class QueryView(BaseModel):
     responses={
         200: {
             "description": "the result",
-            "headers": {TRUNCATED: {"description": "`true` if there are more rows", "schema": {"type": "string"}}},
+            "headers": {
+                TRUNCATED: {"description": "`true` if there are more rows", "schema": {"type": "string"}},
+                TABLE_FILES: {
+                    "description": "the files of tables that the query read, and all that these tables have",
+                    "schema": {"type": "string"},
+                    "example": "read=3, all=10000",
+                },
+            },
             "content": {_MEDIA_TYPES[word]: {"schema": {"type": "string"}} for word in ("csv", "arrow")},
         },
         **responses(
@@ -100,22 +108,27 @@ async def query(
     names = await run_in_threadpool(tables.names)
     memory = int(gateway.settings.limits.conversion_memory) // 2
 
-    def run(slot: Slot) -> tuple[bytes, bool]:
+    def run(slot: Slot) -> tuple[bytes, tuple[bool, FilesScanned]]:
         pieces = slot.run(query_tables, tables.store, names, asked.sql, asked.limit, word, memory)
         held: list[bytes] = []
         while True:
             try:
                 held.append(next(pieces))
             except StopIteration as end:
-                return b"".join(held), bool(end.value)
+                return b"".join(held), end.value
 
     try:
-        found, is_cut = await convert(request, SlotUse.QUERY, run)
+        found, (is_cut, scanned) = await convert(request, SlotUse.QUERY, run)
     except QueryFailed as error:
         await _require_known(caller, tables, names)
         raise _problem(error, asked.sql) from None
     await _require_known(caller, tables, names)
-    headers = {"Vary": "Accept", TRUNCATED: "true" if is_cut else "false", "Cache-Control": "no-store"}
+    headers = {
+        "Vary": "Accept",
+        TRUNCATED: "true" if is_cut else "false",
+        TABLE_FILES: f"read={scanned.read}, all={scanned.there}",
+        "Cache-Control": "no-store",
+    }
     return Response(found, 200, headers, _MEDIA_TYPES[word])
 
 

@@ -61,6 +61,9 @@ def test_a_result_in_each_format(query: Queries) -> None:
         "truncated": True,
     }
     assert answer.headers["truncated"] == "true"
+    assert answer.headers["table-files"] == "read=1, all=1"
+    assert query("FROM work.numbers WHERE source = 'zebra'").headers["table-files"] == "read=0, all=1"
+    assert query("SELECT 1").headers["table-files"] == "read=0, all=0"
     csv = query(sql, accept="text/csv")
     assert (csv.text.splitlines()[0], len(csv.text.splitlines()), csv.headers["truncated"]) == ("N,twice", 6, "false")
     arrow = query(sql, accept=ARROW)
