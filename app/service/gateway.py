@@ -8,8 +8,7 @@ Each process has all parts, and runs those of its roles (`settings.roles`):
 | `receive` | `receiving time`, `seal`, `retire`, `archive`, `heal`, `lock` |
 | `serve` | `send NAME`; and REST, which `app.main` runs |
 | `keep` | `keeper`, `keeper watch` |
-| `keep`, with the lease | `record`, `settle`, `sweep`, `uploads`, `abandoned uploads`, `tables`, `scrub`,
-`webhooks HOST` |
+| `keep`, with the lease | `record`, `settle`, `sweep`, `uploads`, `abandoned uploads`, `scrub`, `webhooks HOST` |
 | any | `history`, `catalog`, `events`; and `news` where other processes write events, too |
 """
 
@@ -196,7 +195,6 @@ class Gateway:
             read=self.contents.compared,
             events=self.events,
             dead_letters=self._catalog_watch.dead_letters,
-            tables=self.tables.delta,
         )
         noted = self._followed.after if lease.note is None else lease.note
         return KeepingTerm(context, parts, noted)

@@ -5,7 +5,6 @@ from threading import Event
 from typing import Any, NamedTuple
 
 from app.model.records import EventRecord
-from app.ports import TableStore
 from app.service.content.content_damage import Damages
 from app.service.content.settling import Settler
 from app.service.context import Between, ServiceContext
@@ -17,7 +16,6 @@ from app.service.repair.scrubber import Scrubber
 from app.service.retention.receiving_time import CountedTime
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.abandoned_uploads import AbandonedUploads
-from app.service.tables.table_upkeep import TableUpkeep
 from app.service.threads import Worker, periodic
 from app.service.uploads import Uploads
 from app.service.webhooks.webhook_threads import Webhooks
@@ -25,14 +23,12 @@ from app.service.webhooks.webhook_threads import Webhooks
 SWEEP_SECONDS = 1.0
 SETTLE_SECONDS = 1.0
 ABANDONED_SECONDS = 3600.0
-UPKEEP_SECONDS = 60.0
-"""The pause between two looks whether upkeep of tables is due."""
 
 
 class KeptParts(NamedTuple):
     """The parts of a process that a keeper works with: the receiving time of sources, how changes of attachments are
-    made, damage that was found, how content is read and compared, the reader of the event log, what counts dead
-    letters, and what opens the tables."""
+    made, damage that was found, how content is read and compared, the reader of the event log, and what counts dead
+    letters."""
 
     times: CountedTime
     between: Between
@@ -40,7 +36,6 @@ class KeptParts(NamedTuple):
     read: Reading
     events: EventReader
     dead_letters: Callable[[str], float]
-    tables: Callable[[], TableStore]
 
 
 class KeepingTerm:
@@ -56,7 +51,6 @@ class KeepingTerm:
         self._scrubber = Scrubber(context, parts.damages, parts.read, stop)
         self._settler = Settler(context, parts.damages, stop)
         self.webhooks = Webhooks(context, stop, parts.dead_letters)
-        self._upkeep = TableUpkeep(context, parts.tables, stop)
         sweeper = Sweeper(context, parts.times, parts.between)
         every = periodic(stop)
         self.workers = [
@@ -65,7 +59,6 @@ class KeepingTerm:
             every(SWEEP_SECONDS, "sweep", sweeper.sweep),
             every(SWEEP_SECONDS, "uploads", Uploads(context).expire),
             every(ABANDONED_SECONDS, "abandoned uploads", AbandonedUploads(context).step),
-            every(UPKEEP_SECONDS, "tables", self._upkeep.step),
             *self.webhooks.workers.values(),
         ]
         if context.settings.scrub.enabled:
@@ -96,7 +89,6 @@ class KeepingTerm:
             "records": self.recorder.check(),
             "scrub": self._scrubber.check(),
             "settling": self._settler.check(),
-            "tables": self._upkeep.check(),
             **self.webhooks.checks(),
         }
 
