@@ -6,9 +6,9 @@ Each process has all parts, and runs those of its roles (`settings.roles`):
 |---|---|
 | `receive` | `receive NAME`, `journal`, `journal ahead`, `assemble` and `finish` (with Spark: `listen`) |
 | `receive` | `receiving time`, `seal`, `retire`, `archive`, `heal`, `lock` |
-| `serve` | `send NAME`; and REST, which `app.main` runs |
+| `serve` | `send NAME`, `claims NAME`; and REST, which `app.main` runs |
 | `keep` | `keeper`, `keeper watch` |
-| `keep`, with the lease | `record`, `settle`, `sweep`, `uploads`, `abandoned uploads`, `scrub`, `webhooks HOST` |
+| `keep`, with the lease | `record`, `settle`, `sweep`, `uploads`, `abandoned uploads`, `tables`, `scrub`, `webhooks HOST` |
 | any | `history`, `catalog`, `events`; and `news` where other processes write events, too |
 """
 
