@@ -8,7 +8,8 @@ Each process has all parts, and runs those of its roles (`settings.roles`):
 | `receive` | `receiving time`, `seal`, `retire`, `archive`, `heal`, `lock` |
 | `serve` | `send NAME`, `claims NAME`; and REST, which `app.main` runs |
 | `keep` | `keeper`, `keeper watch` |
-| `keep`, with the lease | `record`, `settle`, `sweep`, `uploads`, `abandoned uploads`, `tables`, `scrub`, `webhooks HOST` |
+| `keep`, with the lease | `record`, `settle`, `sweep`, `uploads`, `abandoned uploads`, `tables` |
+| `keep`, with the lease | `scrub`, `webhooks HOST` |
 | any | `history`, `catalog`, `events`; and `news` where other processes write events, too |
 """
 

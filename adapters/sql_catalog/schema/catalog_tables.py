@@ -57,6 +57,7 @@ progress = Table(
     Column("position", BigInteger, comment="of the last physical message that the catalog includes"),
     Column("journal_id", AnyText, comment="of the journal that this catalog belongs to"),
     Column("journal_epoch", BigInteger, comment="of the gateway that bound it last"),
+    Column("restarts", BigInteger, nullable=False, server_default="0", comment="how many attachments were begun anew"),
     comment="one row",
 )
 

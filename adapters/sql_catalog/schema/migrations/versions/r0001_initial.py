@@ -316,6 +316,13 @@ def upgrade() -> None:
         sa.Column("position", sa.BigInteger(), comment="of the last physical message that the catalog includes"),
         sa.Column("journal_id", sa.Text(), comment="of the journal that this catalog belongs to"),
         sa.Column("journal_epoch", sa.BigInteger(), comment="of the gateway that bound it last"),
+        sa.Column(
+            "restarts",
+            sa.BigInteger(),
+            server_default="0",
+            nullable=False,
+            comment="how many attachments were begun anew",
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_progress")),
         comment="one row",
     )
@@ -538,6 +545,8 @@ def downgrade() -> None:
         "receiving_time",
         "receiving_marks",
         "quarantine",
+        "upload_pieces",
+        "uploads",
         "progress",
         "pipeline_runs",
         "messages",
