@@ -202,6 +202,13 @@ quarantine_copies = Table(
     Column("body", Octets, comment="null when the content store has it"),
 )
 
+replay_requests = Table(
+    "replay_requests",
+    metadata,
+    Column("id", AnyText, primary_key=True),
+    comment="entries of the quarantine that the process which receives is to process again",
+)
+
 receiving_time = Table(
     "receiving_time",
     metadata,

@@ -492,6 +492,12 @@ def _create_uploads() -> None:
 
 def _create_what_processes_do() -> None:
     op.create_table(
+        "replay_requests",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_replay_requests")),
+        comment="entries of the quarantine that the process which receives is to process again",
+    )
+    op.create_table(
         "shared_secrets",
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("value", sa.LargeBinary(), nullable=False),
@@ -536,6 +542,7 @@ def _insert_first_rows(progress: sa.Table, logs: sa.Table) -> None:
 
 def downgrade() -> None:
     for table in (
+        "replay_requests",
         "quarantine_copies",
         "part_runs",
         "extents",
