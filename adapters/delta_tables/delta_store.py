@@ -241,6 +241,9 @@ class DeltaTables:
     def vacuum(self, name: str, older_than: float) -> int:
         """Delete files that no version of the last `older_than` seconds has, rounded up to hours. Return their number.
 
+        Entries of the log are deleted too, when they are older than 30 days (`delta.logRetentionDuration`) and a
+        checkpoint has what they say.
+
         A file that a process has written and not yet committed is deleted too. So `older_than` must be longer than any
         transaction takes, or no process may be writing.
         """
@@ -256,6 +259,10 @@ class DeltaTables:
         for path in there:
             self._storage.delete(f"{folder}/{path}")
         self._storage.sweep(folder, older_than)
+        try:  # entries of the log that are older than its retention and part of a checkpoint
+            snapshot.delta.cleanup_metadata()
+        except (DeltaError, OSError) as error:
+            raise GatewayError(f"old entries of the log of the table {name!r} cannot be deleted: {error}") from error
         return len(there)
 
     def _name(self, folder: str) -> str | None:

@@ -85,5 +85,9 @@ class LeaseLost(CatalogError):
     """Another process holds the lease under which this one writes: it must stop what the lease allows."""
 
 
+class CatalogChanged(CatalogError):
+    """Another process has changed attachments that this one holds in memory. Nothing was written."""
+
+
 class CatalogTaken(CatalogError):
     """Another gateway has the catalog."""

@@ -397,10 +397,12 @@ class Checkpoint:
 
     An event in `identified`, which is about something that waited for its header, is logged only if the catalog had
     its subject as unannounced. Finished attachments get the warnings of the events in `warned`, which are logged only
-    for a new warning.
+    for a new warning. `restarts` is the number of attachments that were begun anew, as far as assembly knows; None
+    for a host that holds none in memory.
     """
 
     progress: int | None = None
+    restarts: int | None = None
     reopened: list[str] = field(default_factory=list)
     reprocessed: list[str] = field(default_factory=list)
     attachments: list[AttachmentRecord] = field(default_factory=list)

@@ -113,7 +113,7 @@ class ArchiveContext(ServiceContext):
 
 
 Change = Callable[[], Iterable[Key]]
-"""A function that changes attachments that assembly may hold in memory. It returns the keys that must be dropped."""
+"""A function that begins attachments anew that assembly may hold in memory. It returns the keys of exactly these."""
 Between = Callable[[Change], object]
 """A function that makes a change between two messages, after everything assembled before is in the catalog."""
 

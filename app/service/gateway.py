@@ -5,10 +5,11 @@ Each process has all parts, and runs those of its roles (`settings.roles`):
 | role | threads |
 |---|---|
 | `receive` | `receive NAME`, `journal`, `journal ahead`, `assemble` and `finish` (with Spark: `listen`) |
-| `receive` | `receiving time`, `seal`, `retire`, `archive`, `heal`, `lock` |
-| `serve` | `send NAME`; and REST, which `app.main` runs |
+| `receive` | `receiving time`, `seal`, `retire`, `archive`, `heal`, `replay`, `lock` |
+| `serve` | `send NAME`, `claims NAME`; and REST, which `app.main` runs |
 | `keep` | `keeper`, `keeper watch` |
-| `keep`, with the lease | `record`, `settle`, `sweep`, `uploads`, `abandoned uploads`, `scrub`, `webhooks HOST` |
+| `keep`, with the lease | `record`, `settle`, `sweep`, `uploads`, `abandoned uploads`, `tables` |
+| `keep`, with the lease | `scrub`, `webhooks HOST` |
 | any | `history`, `catalog`, `events`; and `news` where other processes write events, too |
 """
 
@@ -28,7 +29,6 @@ from app.service.monitoring.catalog_watch import ASK_SECONDS, CatalogCounts, Cat
 from app.service.monitoring.health import Health
 from app.service.monitoring.history import History
 from app.service.monitoring.peers import Peers, checked
-from app.service.quarantine.replays import Replayer
 from app.service.retention.deletion import Deletion
 from app.service.roles.keeper import Keeper
 from app.service.roles.keeping import KeepingTerm, KeptParts
@@ -97,8 +97,7 @@ class Gateway:
             else ReceivingElsewhere(context)
         )
         self.receivers = self.receiving.receivers
-        again = self.receiving.journal_again, self.receiving.finish_again, self.receiving.end
-        self.replayer = Replayer(context, *again)
+        self.replayer = self.receiving.replayer
         self.deletion = Deletion(context, self.receiving.between)
 
         self.room = UploadSpace(self.receiving.free_bytes, settings.limits.free_bytes)

@@ -44,6 +44,7 @@ from adapters.sql_catalog.schema.state_conditions import IS_CLOSED, IS_NOT_CLOSE
 from app.assembly.states import CLOSED, DONE, Input, follow
 from app.codecs.sas.correlid import compared
 from app.model.attachment import AttachmentState
+from app.model.errors import CatalogChanged
 from app.model.records import AttachmentRecord, Checkpoint, MessageRecord, NewEvent, PartRun, QuarantineCopy
 
 Merge = Callable[[ColumnElement[Any], ColumnElement[Any]], ColumnElement[Any]]
@@ -133,6 +134,10 @@ class AssemblyPart(CatalogPart):
         with self._database.read() as connection:
             return connection.scalar(select(catalog_tables.progress.c.position))
 
+    def restarts(self) -> int:
+        with self._database.read() as connection:
+            return connection.scalar(select(catalog_tables.progress.c.restarts)) or 0
+
     def source_dialects(self) -> dict[str, int]:
         with self._database.read() as connection:
             return {row.source: row.dialects for row in connection.execute(select(catalog_tables.source_dialects))}
@@ -160,6 +165,8 @@ class AssemblyPart(CatalogPart):
 
     def checkpoint(self, checkpoint: Checkpoint) -> set[str]:
         with self._database.write() as connection:
+            if checkpoint.restarts is not None:
+                _require_known(connection, checkpoint.restarts)
             identified = _unannounced(connection, checkpoint.identified)
             missed, not_expired = self._save_attachments(connection, checkpoint)
             warned = warn(connection, checkpoint.warned)
@@ -266,6 +273,13 @@ class AssemblyPart(CatalogPart):
             if name != key and name not in kept:
                 changes[name] = merged[name](column, new) if name in merged else new
         return statement.on_conflict_do_update(index_elements=[key], set_=changes)
+
+
+def _require_known(connection: Connection, restarts: int) -> None:
+    """Raise CatalogChanged if attachments were begun anew that assembly may hold with the parts that they had."""
+    more = (connection.scalar(select(catalog_tables.progress.c.restarts)) or 0) - restarts
+    if more:
+        raise CatalogChanged(f"{more} attachments were begun anew meanwhile: assembly reads them again")
 
 
 def _unannounced(connection: Connection, identified: Sequence[NewEvent]) -> list[NewEvent]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, bindparam, func, select, update
+from sqlalchemy import ColumnElement, bindparam, delete, func, select, update
 
 from adapters.sql_catalog.bulk_rows import BulkStatement
 from adapters.sql_catalog.listing_pages import Listing, fetch_page
 from adapters.sql_catalog.parts.part import CatalogPart, among, chunks, limited
 from adapters.sql_catalog.schema.bounded_types import AnyText
-from adapters.sql_catalog.schema.catalog_tables import IS_IN_JOURNAL, quarantine, quarantine_copies
+from adapters.sql_catalog.schema.catalog_tables import IS_IN_JOURNAL, quarantine, quarantine_copies, replay_requests
 from adapters.sql_catalog.schema.record_rows import quarantine_record
 from app.model.errors import kind_of_reason
 from app.model.records import QuarantineCopy, QuarantineRecord, QuarantineState
@@ -76,6 +76,20 @@ class QuarantinePart(CatalogPart):
         change = update(quarantine).where(quarantine.c.id == quarantine_id).values(state=state)
         with self._database.write(durable=True) as connection:
             return bool(connection.execute(change).rowcount)
+
+    def request_replay(self, quarantine_id: str) -> None:
+        new = self._database.insert(replay_requests).values(id=quarantine_id).on_conflict_do_nothing()
+        with self._database.write(durable=True) as connection:
+            connection.execute(new)
+
+    def replay_requests(self, limit: int) -> list[str]:
+        return self._all(
+            select(replay_requests.c.id).order_by(replay_requests.c.id).limit(limit), lambda row: str(row.id)
+        )
+
+    def drop_replay_request(self, quarantine_id: str) -> None:
+        with self._database.write(durable=True) as connection:
+            connection.execute(delete(replay_requests).where(replay_requests.c.id == quarantine_id))
 
     def quarantine_copy(self, quarantine_id: str) -> QuarantineCopy | None:
         return self._one(

@@ -117,6 +117,9 @@ class ReceivingPart(CatalogPart):
                 forget_pieces(connection, here)
                 connection.execute(delete(_expirations).where(among(connection, _expirations.c.attachment_id, some)))
                 restarted += here
+            if restarted:
+                restarts = catalog_tables.progress.c.restarts
+                connection.execute(update(catalog_tables.progress).values(restarts=restarts + len(restarted)))
         return restarted
 
     def counting(self, source: str) -> dict[str, str]:

@@ -57,6 +57,7 @@ progress = Table(
     Column("position", BigInteger, comment="of the last physical message that the catalog includes"),
     Column("journal_id", AnyText, comment="of the journal that this catalog belongs to"),
     Column("journal_epoch", BigInteger, comment="of the gateway that bound it last"),
+    Column("restarts", BigInteger, nullable=False, server_default="0", comment="how many attachments were begun anew"),
     comment="one row",
 )
 
@@ -199,6 +200,13 @@ quarantine_copies = Table(
     Column("id", AnyText, ForeignKey("quarantine.id", ondelete="CASCADE"), primary_key=True),
     Column("descriptor", Octets, nullable=False, comment="the message's fields but its body, in JSON"),
     Column("body", Octets, comment="null when the content store has it"),
+)
+
+replay_requests = Table(
+    "replay_requests",
+    metadata,
+    Column("id", AnyText, primary_key=True),
+    comment="entries of the quarantine that the process which receives is to process again",
 )
 
 receiving_time = Table(

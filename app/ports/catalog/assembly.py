@@ -12,6 +12,9 @@ class AssemblyCatalog(Protocol):
     def progress(self) -> int | None:
         """Return the packed position that the last checkpoint included; None before the first."""
 
+    def restarts(self) -> int:
+        """Return how many attachments were begun anew by `restart`, in any process."""
+
     def source_dialects(self) -> dict[str, int]:
         """Return the detected dialect of each source."""
 
@@ -28,9 +31,9 @@ class AssemblyCatalog(Protocol):
     def checkpoint(self, checkpoint: Checkpoint) -> set[str]:
         """Write a whole checkpoint or nothing.
 
-        Returns the identifiers of those `finished` and `refused` attachments that were no longer complete (deleted
-        meanwhile). Events about them are not logged, nor events about the expiry of an attachment that was no longer
-        being received.
+        Raises CatalogChanged if more attachments were begun anew than its `restarts`. Returns the identifiers of those
+        `finished` and `refused` attachments that were no longer complete (deleted meanwhile). Events about them are not
+        logged, nor events about the expiry of an attachment that was no longer being received.
 
         Assembly may still report receiving or complete for an attachment that was finished, quarantined or deleted
         meanwhile: such a row keeps its state. Every row keeps what finishing wrote (size, sha256, content type,

@@ -64,6 +64,15 @@ class QuarantineCatalog(Protocol):
     def set_quarantine_state(self, quarantine_id: str, state: QuarantineState) -> bool:
         """Change the state of an entry; return False if it is unknown."""
 
+    def request_replay(self, quarantine_id: str) -> None:
+        """Have the process that receives process an entry again; requesting it twice changes nothing."""
+
+    def replay_requests(self, limit: int) -> list[str]:
+        """Return entries whose replay was requested."""
+
+    def drop_replay_request(self, quarantine_id: str) -> None:
+        """Forget a request that was carried out."""
+
     def quarantine_copy(self, quarantine_id: str) -> QuarantineCopy | None:
         """Return the copy of an entry's message, or None if there is none."""
 

@@ -119,12 +119,16 @@ class Assembler:
         self._unsaved = Unsaved()
         self._saved_at = monotonic()
         self._reached = -1
+        self._restarts: int | None = None
+        """The number of attachments that were begun anew, by any process, of which the memory takes account."""
 
     def close(self) -> None:
         self._incremental.close()
 
     def recover(self) -> int:
         """Replay the journal after the catalog's last checkpoint; return the number of messages."""
+        if self._restarts is None:
+            self._restarts = self._context.catalog.restarts()
         progress = self._context.catalog.progress()
         self._dialects = {**self._context.catalog.source_dialects(), **self._configured}
         replayed = 0
@@ -141,7 +145,12 @@ class Assembler:
         """Make a change between two messages. The changed attachments, and all messages (which are few), are then read
         from the catalog when needed."""
         self.save()
-        for key in change():
+        keys, known = list(change()), self._restarts
+        if known is not None:
+            self._restarts = self._context.catalog.restarts()
+            if self._restarts != known + len(keys):  # another process has begun some anew, too
+                keys = list(self._assembly.attachments)
+        for key in keys:
             if (gone := self._assembly.attachments.pop(key, None)) is not None:
                 self._incremental.leave(gone.record.id)
         self._assembly.messages.clear()
@@ -156,7 +165,7 @@ class Assembler:
         self._saved_at = monotonic()
         unsaved, self._unsaved = self._unsaved, Unsaved()
         if unsaved.progress is not None:
-            self._checkpoints.write(unsaved, self._assembly)
+            self._checkpoints.write(unsaved, self._assembly, self._restarts)
 
     def assemble(self, positions: Sequence[Position], messages: Sequence[PhysicalMessage]) -> None:
         """Assemble messages.

@@ -11,6 +11,7 @@ from queue import Empty, Full, Queue
 from threading import Event
 from typing import Any, NamedTuple
 
+from app.model.errors import CatalogChanged
 from app.model.message import PhysicalMessage, Position
 from app.observe import Recurring, logger
 from app.service.assembling.assembler import Assembler
@@ -112,6 +113,9 @@ class QueuedAssembly:
                 self._assembler.assemble(*work)
                 self._assembler.save_if_due()
             self._assembler.save()
+        except CatalogChanged as error:
+            log.info("assembly_restarted", reason=str(error))
+            return False
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
             return False

@@ -58,12 +58,15 @@ class CheckpointWriter:
     ) -> None:
         self._context, self._finish, self._sent_again = context, finish, sent_again
 
-    def write(self, unsaved: Unsaved, assembly: Assembly) -> None:
-        """Write a checkpoint of the changes of a machine, and pass on what is complete."""
+    def write(self, unsaved: Unsaved, assembly: Assembly, restarts: int | None) -> None:
+        """Write a checkpoint of the changes of a machine, and pass on what is complete.
+
+        Raises CatalogChanged if other processes have begun attachments anew beyond these `restarts`.
+        """
         context, now = self._context, self._context.clock.now()
         answered = [assembly.messages[address] for address in unsaved.applications]
         checkpoint = assembly.take_changes()
-        checkpoint.progress = unsaved.progress
+        checkpoint.progress, checkpoint.restarts = unsaved.progress, restarts
         checkpoint.attachments = context.traces.begun(checkpoint.attachments)
         checkpoint.quarantine = unsaved.quarantine
         checkpoint.quarantine_copies = unsaved.quarantine_copies

@@ -20,8 +20,8 @@ def restart(record: AttachmentRecord, context: ServiceContext, between: Between)
 
     def change() -> list[Key]:
         explained = f"{why}; it begins anew when it is sent again"
-        context.catalog.restart([record.id], AttachmentState.COMPLETE, explained)
-        return [(record.source, record.correl_id)]
+        begun = context.catalog.restart([record.id], AttachmentState.COMPLETE, explained)
+        return [(record.source, record.correl_id)] if begun else []
 
     between(change)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic, sleep
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, Protocol
 
 from app.assembly.states import Input, follow
 from app.codecs.sas.correlid import SIZE
@@ -14,14 +14,18 @@ from app.model.errors import InvalidInputError
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage, Position
 from app.model.records import DAMAGED_PART, AttachmentRecord, QuarantineRecord
+from app.observe import logger
 from app.ports import Catalog
 from app.service.context import ServiceContext
 from app.service.quarantine.quarantine_records import is_lost_batch, messages_of_batch, quarantined_message
 
 WAIT_SECONDS = 5.0
 """How long a replay waits for assembly, and for the content of attachments that have become complete."""
+REQUESTS_AT_ONCE: Final = 100
 _LOOK_SECONDS = 0.02
 _EVENTS_AT_ONCE = 1000
+
+log = logger(__name__)
 
 Replayed = Callable[[], "ReplayOutcome"]
 """A function that waits until messages that are processed again are assembled, and returns what became of them."""
@@ -35,12 +39,37 @@ class ReplayOutcome(NamedTuple):
     - `quarantined`: one cannot be read this time either; `entry` is its new entry.
     - `processed`: all were read; `attachments` are the attachments that they belong to, if known. A message that waits
       for its header is not known to belong to one.
-    - `pending`: assembly has not reached them yet, or leaves them to a job on Spark.
+    - `pending`: assembly has not reached them yet, or leaves them to a job on Spark; or another process receives.
     """
 
     result: Result
     entry: QuarantineRecord | None = None
     attachments: tuple[AttachmentRecord, ...] = ()
+
+
+class Replays(Protocol):
+    """Has quarantined messages processed again, in this process or in another one."""
+
+    def replay(self, quarantine_id: str) -> Replayed | None:
+        """Process a quarantined message, or the attachment whose content it spoilt, again. Return a function that waits
+        for the outcome, or None when there is no such entry.
+
+        Raises KeyError when its segment is gone, and JournalFull when it cannot be processed at present.
+        """
+
+
+class RequestedReplays:
+    """Asks the process that receives. The outcome is not awaited: that process may be away."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def replay(self, quarantine_id: str) -> Replayed | None:
+        """Request a replay. Return None when there is no such entry."""
+        if self._catalog.quarantine_entry(quarantine_id) is None:
+            return None
+        self._catalog.request_replay(quarantine_id)
+        return lambda: ReplayOutcome("pending")
 
 
 class Replayer:
@@ -61,11 +90,7 @@ class Replayer:
         self._end = end
 
     def replay(self, quarantine_id: str) -> Replayed | None:
-        """Process a quarantined message, or the attachment whose content it spoilt, again. Return a function that waits
-        for the outcome, or None when there is no such entry.
-
-        Raises KeyError when its segment is gone, and JournalFull when it cannot be processed at present.
-        """
+        """Do what `Replays.replay` says."""
         context, catalog = self._context, self._context.catalog
         entry = catalog.quarantine_entry(quarantine_id)
         if entry is None:
@@ -85,6 +110,15 @@ class Replayer:
         since = catalog.last_event()
         self._journal_again(messages, mark)
         return partial(self._outcome, messages, since)
+
+    def carry_out(self) -> None:
+        """Process the entries that other processes have requested. Raises JournalFull, after which they wait."""
+        for quarantine_id in self._context.catalog.replay_requests(REQUESTS_AT_ONCE):
+            try:
+                self.replay(quarantine_id)
+            except KeyError:
+                log.warning("replay_not_possible", entry=quarantine_id, reason="its journal segment is gone")
+            self._context.catalog.drop_replay_request(quarantine_id)
 
     def _finish(self, attachment: AttachmentRecord | None) -> Replayed:
         if attachment is not None and _may_finish(attachment):

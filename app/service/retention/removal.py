@@ -156,7 +156,7 @@ class Remover:
             why = f"{each.reason}; its parts were kept for {self._retention.quarantine} and are gone"
             gone += self._context.catalog.restart([each.id], AttachmentState.QUARANTINED, why)
         self._dropped("refused", len(gone))
-        return [(each.source, each.correl_id) for each in refused]
+        return [(each.source, each.correl_id) for each in refused if each.id in gone]
 
     def drop_messages(self) -> bool:
         """Remove application messages without attachments. They are content and have its age limit."""

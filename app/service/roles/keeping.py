@@ -15,6 +15,7 @@ from app.service.repair.recorder import Recorder
 from app.service.repair.scrubber import Scrubber
 from app.service.retention.receiving_time import CountedTime
 from app.service.retention.sweeper import Sweeper
+from app.service.retention.table_upkeep import UPKEEP_SECONDS, TableUpkeep
 from app.service.sending.abandoned_uploads import AbandonedUploads
 from app.service.threads import Worker, periodic
 from app.service.uploads import Uploads
@@ -51,6 +52,7 @@ class KeepingTerm:
         self._scrubber = Scrubber(context, parts.damages, parts.read, stop)
         self._settler = Settler(context, parts.damages, stop)
         self.webhooks = Webhooks(context, stop, parts.dead_letters)
+        self._upkeep = TableUpkeep(context)
         sweeper = Sweeper(context, parts.times, parts.between)
         every = periodic(stop)
         self.workers = [
@@ -59,6 +61,7 @@ class KeepingTerm:
             every(SWEEP_SECONDS, "sweep", sweeper.sweep),
             every(SWEEP_SECONDS, "uploads", Uploads(context).expire),
             every(ABANDONED_SECONDS, "abandoned uploads", AbandonedUploads(context).step),
+            every(UPKEEP_SECONDS, "tables", self._upkeep.step),
             *self.webhooks.workers.values(),
         ]
         if context.settings.scrub.enabled:
@@ -89,6 +92,7 @@ class KeepingTerm:
             "records": self.recorder.check(),
             "scrub": self._scrubber.check(),
             "settling": self._settler.check(),
+            "tables": self._upkeep.check(),
             **self.webhooks.checks(),
         }
 

@@ -9,12 +9,12 @@ from shutil import disk_usage
 from threading import Event
 from typing import Any, Protocol
 
-from app.model.errors import CatalogTaken, JournalFull
-from app.model.message import PhysicalMessage, Position
+from app.model.errors import CatalogTaken
 from app.observe import logger
 from app.ports import ContentStore, Receiver, Segment
 from app.service.content.content_damage import Damages
 from app.service.context import ArchiveContext, Change, ReceiverContext, at_once
+from app.service.quarantine.replays import Replayer, Replays, RequestedReplays
 from app.service.receiving.archiver import Archiver
 from app.service.receiving.journal_upkeep import JournalUpkeep
 from app.service.receiving.ownership import claim, keep_lock, require_journal
@@ -26,6 +26,7 @@ from app.service.threads import Worker, periodic
 log = logger(__name__)
 
 UPKEEP_SECONDS = 1.0
+REPLAY_SECONDS = 1.0
 STOP_SECONDS = 20.0
 
 
@@ -39,6 +40,10 @@ class Receiving(Protocol):
     @property
     def workers(self) -> Sequence[Worker]:
         """All threads."""
+
+    @property
+    def replayer(self) -> Replays:
+        """What has quarantined messages processed again."""
 
     @property
     def times(self) -> CountedTime:
@@ -62,15 +67,6 @@ class Receiving(Protocol):
 
     def between(self, change: Change) -> None:
         """Have a change made of assembled attachments, between two messages."""
-
-    def journal_again(self, messages: Sequence[PhysicalMessage], mark: Callable[[], object]) -> None:
-        """Write messages to the journal again, and then call `mark`. Raises JournalFull."""
-
-    def finish_again(self, attachment_id: str) -> None:
-        """Have the content of a complete attachment read again."""
-
-    def end(self) -> Position | None:
-        """Return the last durable position of the journal."""
 
     def free_bytes(self) -> int:
         """Return the free bytes of the disk that uploads must leave to others."""
@@ -100,9 +96,9 @@ class OwnReceiving:
         self.times = self.stream.times
         self._archiver = None if archive is None else Archiver(context, archive)
         self._upkeep = JournalUpkeep(context, self._may_go, before_retiring)
-        self.between, self.finish_again = self.stream.assembly.between, self.stream.assembly.finish_again
-        self.journal_again = self.stream.intake.journal_again
-        self.end, self.free_bytes = context.journal.end, context.journal.free_bytes
+        assembly = self.stream.assembly
+        self.between, self.free_bytes = assembly.between, context.journal.free_bytes
+        self.replayer = Replayer(context, self.stream.intake.journal_again, assembly.finish_again, context.journal.end)
         every = periodic(stop)
         self._own_workers = [
             every(1.0, "receiving time", self.stream.times.step),
@@ -110,6 +106,7 @@ class OwnReceiving:
             every(UPKEEP_SECONDS, "seal", self._upkeep.seal_old_segment),
             every(UPKEEP_SECONDS, "retire", self._upkeep.retire_segments),
             every(1.0, "heal", self._healer.step),
+            every(REPLAY_SECONDS, "replay", self.replayer.carry_out),
             Worker("lock", self._keep_lock),
         ]
         if self._archiver is not None:
@@ -175,6 +172,7 @@ class ReceivingElsewhere:
         self._context = context
         self.receivers: Mapping[str, Receiver] = {}
         self.times = SavedReceivingTime(context.catalog)
+        self.replayer = RequestedReplays(context.catalog)
 
     def recover(self) -> None:
         """Raise GatewayError when archive and catalog do not belong together."""
@@ -196,19 +194,6 @@ class ReceivingElsewhere:
     def between(self, change: Change) -> None:
         """Make a change at once."""
         at_once(change)
-
-    def journal_again(self, messages: Sequence[PhysicalMessage], mark: Callable[[], object]) -> None:
-        """Raise JournalFull: only the process that receives writes the journal."""
-        del messages, mark
-        raise JournalFull("this process does not write the journal; ask the one with the role receive")
-
-    def finish_again(self, attachment_id: str) -> None:
-        """Do nothing: the process that receives reads every attachment that the catalog calls complete."""
-
-    def end(self) -> Position | None:
-        """Return the position that the catalog has reached."""
-        progress = self._context.catalog.progress()
-        return None if progress is None else Position.unpack(progress)
 
     def free_bytes(self) -> int:
         """Return the free bytes of the disk of the data folder."""

@@ -316,6 +316,13 @@ def upgrade() -> None:
         sa.Column("position", sa.BigInteger(), comment="of the last physical message that the catalog includes"),
         sa.Column("journal_id", sa.Text(), comment="of the journal that this catalog belongs to"),
         sa.Column("journal_epoch", sa.BigInteger(), comment="of the gateway that bound it last"),
+        sa.Column(
+            "restarts",
+            sa.BigInteger(),
+            server_default="0",
+            nullable=False,
+            comment="how many attachments were begun anew",
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_progress")),
         comment="one row",
     )
@@ -485,6 +492,12 @@ def _create_uploads() -> None:
 
 def _create_what_processes_do() -> None:
     op.create_table(
+        "replay_requests",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_replay_requests")),
+        comment="entries of the quarantine that the process which receives is to process again",
+    )
+    op.create_table(
         "shared_secrets",
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("value", sa.LargeBinary(), nullable=False),
@@ -529,6 +542,7 @@ def _insert_first_rows(progress: sa.Table, logs: sa.Table) -> None:
 
 def downgrade() -> None:
     for table in (
+        "replay_requests",
         "quarantine_copies",
         "part_runs",
         "extents",
@@ -538,6 +552,8 @@ def downgrade() -> None:
         "receiving_time",
         "receiving_marks",
         "quarantine",
+        "upload_pieces",
+        "uploads",
         "progress",
         "pipeline_runs",
         "messages",
