@@ -67,7 +67,7 @@ class RetentionSettings(Section):
     events_count: int | None = Field(default=1_000_000, ge=0)
     dead_letters: Duration | None = timedelta(days=30)
     uploads: Duration = Field(default=timedelta(days=1), ge=timedelta(seconds=1))
-    table_versions: Duration | None = Field(default=timedelta(days=7), ge=timedelta(seconds=1))
+    table_versions: Duration | None = timedelta(days=7)
 
 
 class Scrub(Section):

@@ -9,6 +9,8 @@ from app.service.context import ServiceContext
 from app.service.tables.table_adapters import TableAdapters
 
 UPKEEP_SECONDS: Final = 900.0
+LONGEST_COMMIT_SECONDS: Final = 6 * 3600.0
+"""Files that are younger stay in any case: a pipeline may have written them and not yet committed them."""
 
 log = logger(__name__)
 
@@ -42,7 +44,7 @@ class TableUpkeep:
         for name in names:
             try:
                 joined = store.compact(name)
-                removed = store.vacuum(name, kept.total_seconds())
+                removed = store.vacuum(name, max(kept.total_seconds(), LONGEST_COMMIT_SECONDS))
             except (GatewayError, KeyError, OSError) as error:
                 failed = failed or error
             else:
