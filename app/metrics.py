@@ -184,6 +184,7 @@ class Metrics(_Declared):
             "scrub_damaged_segments", "Journal segments that the last scrub found damaged"
         )
         self.scrub_ended = self._gauge("scrub_ended_timestamp_seconds", "When the last whole scrub ended; 0 for never")
+        self._declare_tables()
         self._declare_peers()
         self.request_seconds = self._convention_histogram(
             "http_server_request_duration_seconds",
@@ -193,6 +194,13 @@ class Metrics(_Declared):
         )
         self.active_requests = self._convention_gauge(
             "http_server_active_requests", "HTTP requests that are being answered", "http_request_method"
+        )
+
+    def _declare_tables(self) -> None:
+        self.table_files = self._counter("table_files", "Files of tables that upkeep has joined or removed", "what")
+        self.table_upkeep_failing = self._gauge("table_upkeep_failing", "Tables whose last upkeep failed")
+        self.table_upkeep_ended = self._gauge(
+            "table_upkeep_ended_timestamp_seconds", "When the last upkeep of all tables ended; 0 for never"
         )
 
     def _declare_peers(self) -> None:

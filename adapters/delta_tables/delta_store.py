@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
@@ -181,11 +182,12 @@ class DeltaTables:
         fragments = sorted(found.get_fragments(), key=lambda fragment: order[fragment.path])
         return FileSystemDataset(fragments, found.schema, found.format, found.filesystem)
 
-    def compact(self, name: str) -> int:
+    def compact(self, name: str, most: int | None = None) -> int:
         for _ in range(ATTEMPTS):
             snapshot = self._snapshot(name)
             schema = snapshot.schema()
-            joined = list(neighbours([file for file in snapshot.files() if file.size < SMALL_FILE], 2 * SMALL_FILE))
+            small = [file for file in snapshot.files() if file.size < SMALL_FILE]
+            joined = list(islice(neighbours(small, 2 * SMALL_FILE), most))
             if not joined:
                 return 0
             if self._join(name, schema, joined):
@@ -241,9 +243,6 @@ class DeltaTables:
     def vacuum(self, name: str, older_than: float) -> int:
         """Delete files that no version of the last `older_than` seconds has, rounded up to hours. Return their number.
 
-        Entries of the log are deleted too, when they are older than 30 days (`delta.logRetentionDuration`) and a
-        checkpoint has what they say.
-
         A file that a process has written and not yet committed is deleted too. So `older_than` must be longer than any
         transaction takes, or no process may be writing.
         """
@@ -259,11 +258,22 @@ class DeltaTables:
         for path in there:
             self._storage.delete(f"{folder}/{path}")
         self._storage.sweep(folder, older_than)
-        try:  # entries of the log that are older than its retention and part of a checkpoint
-            snapshot.delta.cleanup_metadata()
-        except (DeltaError, OSError) as error:
-            raise GatewayError(f"old entries of the log of the table {name!r} cannot be deleted: {error}") from error
         return len(there)
+
+    def shorten_log(self, name: str) -> None:
+        known = self._snapshot(name)
+        try:
+            self._shorten(name, known)
+        except (DeltaError, OSError) as error:
+            raise GatewayError(f"the log of the table {name!r} cannot be shortened: {error}") from error
+
+    def _shorten(self, name: str, known: Snapshot) -> None:
+        """Write a checkpoint of a version. When it is on disk, delete what it replaces and is old enough."""
+        paths = delta_log.checkpoint_paths(table_folders.folder(name), known.version)
+        if not self._storage.has(paths[0]):
+            known.delta.create_checkpoint()
+        self._storage.flush(paths)
+        known.delta.cleanup_metadata()
 
     def _name(self, folder: str) -> str | None:
         """Return the name of the table in a folder; None if it is not a table of this store, or its name is unknown."""
@@ -331,10 +341,8 @@ class DeltaTables:
         if known is not None and version % CHECKPOINT_EVERY == 0:
             with suppress(
                 DeltaError, OSError, GatewayError
-            ):  # another process may write the checkpoint too, and a version does not need it
-                known.delta.create_checkpoint()
-                self._storage.flush(delta_log.checkpoint_paths(table_folders.folder(name), known.version))
-                known.delta.cleanup_metadata()
+            ):  # another process may be at it, and a version does not need it
+                self._shorten(name, known)
         return self._storage.put_new(delta_log.version_path(table_folders.folder(name), version), entry)
 
     def _read(self, name: str, schema: pa.Schema, files: Sequence[ActiveFile]) -> Iterator[pa.RecordBatch]:

@@ -87,8 +87,9 @@ class TableStore(Protocol):
         """Return where a table lies, for programs that read the table format themselves. Raises KeyError if there is no
         such table."""
 
-    def compact(self, name: str) -> int:
-        """Join small files; return how many were replaced."""
+    def compact(self, name: str, most: int | None = None) -> int:
+        """Join small files; return how many were replaced. Write at most `most` new files, if it is given: a further
+        call continues."""
 
     def retain(self, name: str, received_from: int) -> int:
         """Remove rows received before a time (µs); return how many. The table remembers the time if there were any."""
@@ -98,7 +99,15 @@ class TableStore(Protocol):
         KeyError if there is no such table."""
 
     def vacuum(self, name: str, older_than: float) -> int:
-        """Delete files that no version of the last `older_than` seconds uses; return how many."""
+        """Delete files that no version of the last `older_than` seconds uses; return how many.
+
+        A table remembers for a week that a file was replaced. So files are kept for a week at most, also with a longer
+        time.
+        """
+
+    def shorten_log(self, name: str) -> None:
+        """Remove what the log has of versions that are older than the table's time for that. The rows, the transactions
+        of applications and what `retain` noted stay as they are. Raises KeyError if there is no such table."""
 
 
 class TableStorePlugin(Protocol):

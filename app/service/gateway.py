@@ -194,6 +194,7 @@ class Gateway:
             read=self.contents.compared,
             events=self.events,
             dead_letters=self._catalog_watch.dead_letters,
+            tables=self.tables.delta,
         )
         noted = self._followed.after if lease.note is None else lease.note
         return KeepingTerm(context, parts, noted)

@@ -136,7 +136,7 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _seal_early(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Where other processes read the journal, which see only sealed segments, seal them early."""
+        """Seal segments early where other processes read the journal: they see only sealed ones."""
         journal, roles = given.get("journal", {}), given.get("roles", ALL_ROLES)
         is_divided = isinstance(roles, Collection) and {str(role) for role in roles} != ALL_ROLES
         if not (is_divided or given.get("assembler") == "spark") or not isinstance(journal, Mapping):

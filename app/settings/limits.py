@@ -51,8 +51,7 @@ class ExpirySettings(Section):
 
 class RetentionSettings(Section):
     """How long, and how much of, data that is no longer needed is kept; None means no limit. The quotas of quarantine
-    hold for each source. `uploads` is the lifetime of resumable uploads from their beginning. `table_versions` is how
-    long readers of a table may use an older version of it; None leaves all files of tables."""
+    hold for each source. `uploads` is the lifetime of resumable uploads from their beginning."""
 
     journal: Duration = timedelta(days=1)
     content: Duration | None = None
@@ -67,7 +66,6 @@ class RetentionSettings(Section):
     events_count: int | None = Field(default=1_000_000, ge=0)
     dead_letters: Duration | None = timedelta(days=30)
     uploads: Duration = Field(default=timedelta(days=1), ge=timedelta(seconds=1))
-    table_versions: Duration | None = timedelta(days=7)
 
 
 class Scrub(Section):

@@ -76,10 +76,17 @@ class ContentSettings(Section):
 
 
 class TableSettings(Section):
-    """Where tables of data sets lie, and whether the gateway also offers them as an Iceberg REST catalog."""
+    """Where tables of data sets lie, and whether the gateway also offers them as an Iceberg REST catalog.
+
+    Every `upkeep`, the gateway joins small files of all tables, shortens their logs, and deletes files that were
+    replaced longer than `keep_replaced` ago. That is a day at least, longer than any batch takes from writing a file
+    to committing it, and a week at most: Delta's checkpoints do not name replaced files for longer.
+    """
 
     url: str | None = None
     iceberg: bool = False
+    upkeep: Duration = Field(default=timedelta(days=1), ge=timedelta(minutes=1))
+    keep_replaced: Duration = Field(default=timedelta(days=7), ge=timedelta(days=1), le=timedelta(days=7))
 
 
 class PipelineSettings(Section):

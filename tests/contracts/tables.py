@@ -258,6 +258,29 @@ class TableContract:
         assert numbers(tables, "T") == [0, 1, 2]
         assert orphan.rows == 1
 
+    def test_joins_few_files_at_a_time(self, tables: TableStore) -> None:
+        for transaction in range(3):
+            put(tables, "T", numbered(transaction), transaction)
+        assert tables.compact("T", most=0) == 0
+        assert tables.compact("T", most=1) == 3
+        assert tables.compact("T", most=1) == 0
+
+    def test_a_shorter_log_says_the_same(self, tables: TableStore) -> None:
+        for transaction in range(3):
+            put(tables, "T", numbered(transaction, day=transaction + 1), transaction)
+        tables.retain("T", micros(2))
+        for _ in range(2):
+            tables.shorten_log("T")
+            assert numbers(tables, "T") == [1, 2]
+            assert tables.reached("T", APP) == 2
+            assert tables.applications("T") == [APP]
+            assert tables.retained_from("T") == micros(2)
+        assert not put(tables, "T", numbered(9), 2)
+        assert put(tables, "T", numbered(3, day=4), 3)
+        assert numbers(tables, "T") == [1, 2, 3]
+        with pytest.raises(KeyError):
+            tables.shorten_log("U")
+
     def test_reads_a_version_while_others_follow(self, tables: TableStore) -> None:
         put(tables, "T", numbered(1), 1)
         put(tables, "T", numbered(2), 2)

@@ -117,7 +117,7 @@ class Replayer:
             try:
                 self.replay(quarantine_id)
             except KeyError:
-                log.warning("replay_not_possible", entry=quarantine_id, reason="its journal segment is gone")
+                log.warning("replay_failed", entry=quarantine_id, reason="its journal segment is gone")
             self._context.catalog.drop_replay_request(quarantine_id)
 
     def _finish(self, attachment: AttachmentRecord | None) -> Replayed:

@@ -5,6 +5,7 @@ from threading import Event
 from typing import Any, NamedTuple
 
 from app.model.records import EventRecord
+from app.ports import TableStore
 from app.service.content.content_damage import Damages
 from app.service.content.settling import Settler
 from app.service.context import Between, ServiceContext
@@ -15,8 +16,8 @@ from app.service.repair.recorder import Recorder
 from app.service.repair.scrubber import Scrubber
 from app.service.retention.receiving_time import CountedTime
 from app.service.retention.sweeper import Sweeper
-from app.service.retention.table_upkeep import UPKEEP_SECONDS, TableUpkeep
 from app.service.sending.abandoned_uploads import AbandonedUploads
+from app.service.tables.table_upkeep import TableUpkeep
 from app.service.threads import Worker, periodic
 from app.service.uploads import Uploads
 from app.service.webhooks.webhook_threads import Webhooks
@@ -24,12 +25,14 @@ from app.service.webhooks.webhook_threads import Webhooks
 SWEEP_SECONDS = 1.0
 SETTLE_SECONDS = 1.0
 ABANDONED_SECONDS = 3600.0
+UPKEEP_SECONDS = 60.0
+"""The pause between two looks whether upkeep of tables is due."""
 
 
 class KeptParts(NamedTuple):
     """The parts of a process that a keeper works with: the receiving time of sources, how changes of attachments are
-    made, damage that was found, how content is read and compared, the reader of the event log, and what counts dead
-    letters."""
+    made, damage that was found, how content is read and compared, the reader of the event log, what counts dead
+    letters, and what opens the tables."""
 
     times: CountedTime
     between: Between
@@ -37,6 +40,7 @@ class KeptParts(NamedTuple):
     read: Reading
     events: EventReader
     dead_letters: Callable[[str], float]
+    tables: Callable[[], TableStore]
 
 
 class KeepingTerm:
@@ -52,7 +56,7 @@ class KeepingTerm:
         self._scrubber = Scrubber(context, parts.damages, parts.read, stop)
         self._settler = Settler(context, parts.damages, stop)
         self.webhooks = Webhooks(context, stop, parts.dead_letters)
-        self._upkeep = TableUpkeep(context)
+        self._upkeep = TableUpkeep(context, parts.tables, stop)
         sweeper = Sweeper(context, parts.times, parts.between)
         every = periodic(stop)
         self.workers = [

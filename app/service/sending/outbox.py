@@ -195,6 +195,9 @@ class Outbox:
             if is_finished:
                 run.delivery = replace(run.delivery, messages_total=run.delivery.messages_sent)
                 self._end(run, DeliveryState.SENT, None)
+            else:
+                with suppress(KeyError):  # this process stops: another one may go on at once
+                    self._context.catalog.renew_claim(run.delivery, 0)
 
     def _renew(self) -> None:
         """Renew the claim of what is being sent, until `stop`: a broker may take long to confirm a batch."""
