@@ -65,6 +65,16 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
     ("docs/conformance-ibm-mq.md", "export MQ_.*", "needs a queue manager"),
     ("docs/ibm-mq.md", "attachment-gateway serve .*", "needs a machine without IBM's MQ client"),
     ("README.md", "attachment-gateway serve --config gateway.toml", "needs the example's broker and its secrets"),
+    (
+        "docs/operating.md",
+        "attachment-gateway serve --config gateway.toml --role .*",
+        "needs PostgreSQL and an object store; tests/end_to_end/test_roles.py runs these",
+    ),
+    (
+        "docs/spark.md",
+        r"(.|\n)*attachment-gateway serve --role serve",
+        "serves until Ctrl-C; tests/cli/test_pipelining.py runs it",
+    ),
     ("README.md", "attachment-gateway watch", "never ends; tests/cli/test_terminal.py runs it"),
     ("README.md", r"(ID=\$\()?curl .*", "tests/cli/test_readme.py runs these"),
     ("README.md", "python -m tests.support.rendezvous_daemon .*", "tests/cli/test_readme.py runs these"),
