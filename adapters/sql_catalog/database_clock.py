@@ -15,3 +15,8 @@ def now_of(connection: Connection) -> ColumnElement[int]:
     SQLite tells it to the millisecond.
     """
     return literal_column(_NOW[connection.dialect.name], BigInteger)
+
+
+def ends_in(connection: Connection, seconds: float) -> ColumnElement[int]:
+    """Return the time so many seconds from now by that clock, as an expression."""
+    return now_of(connection) + int(seconds * 1e6)

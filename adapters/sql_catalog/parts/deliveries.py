@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Update, and_, or_, select, update
 
-from adapters.sql_catalog.database_clock import now_of
+from adapters.sql_catalog.database_clock import ends_in, now_of
 from adapters.sql_catalog.listing_pages import Listing, between, fetch_page
 from adapters.sql_catalog.parts.part import CatalogPart, limited, log_events
 from adapters.sql_catalog.schema.catalog_tables import IS_OPEN, IS_OVER, deliveries
@@ -94,9 +94,8 @@ class DeliveriesPart(CatalogPart):
                 return None
             found = delivery_record(row)
             begun, events = begin(replace(found, claim=found.claim + 1))
-            ends = now_of(connection) + int(seconds * 1e6)
-            change = _change(begun, found.claim).values(claimed_by=sending.process, claimed_until=ends)
-            connection.execute(change)
+            ends = ends_in(connection, seconds)
+            connection.execute(_change(begun, found.claim).values(claimed_by=sending.process, claimed_until=ends))
             log_events(connection, events)
         return begun
 
@@ -104,8 +103,7 @@ class DeliveriesPart(CatalogPart):
         same = (deliveries.c.id == delivery.id, deliveries.c.claim == delivery.claim)
         is_sent = deliveries.c.state == DeliveryState.SENDING.value
         with self._database.write() as connection:
-            ends = now_of(connection) + int(seconds * 1e6)
-            change = update(deliveries).where(*same, is_sent).values(claimed_until=ends)
+            change = update(deliveries).where(*same, is_sent).values(claimed_until=ends_in(connection, seconds))
             return _is_unwanted(connection, change, delivery)
 
     def ended_deliveries(self, updated_before: int, limit: int) -> list[DeliveryRecord]:

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, select, update
 
-from adapters.sql_catalog.database_clock import now_of
+from adapters.sql_catalog.database_clock import ends_in, now_of
 from adapters.sql_catalog.parts.part import CatalogPart
 from adapters.sql_catalog.schema.catalog_tables import leases
 from app.model.errors import LeaseLost
@@ -22,16 +22,13 @@ class LeasesPart(CatalogPart):
 
     def take_lease(self, name: str, holder: str, seconds: float, *, at_once: bool = False) -> HeldLease | None:
         with self._database.write(durable=True) as connection:
-            now = now_of(connection)
-            known = connection.execute(
-                select(leases.c.epoch, leases.c.note, (leases.c.until <= now).label("is_over")).where(
-                    leases.c.name == name
-                )
-            ).first()
+            is_over = (leases.c.until <= now_of(connection)).label("is_over")
+            asked = select(leases.c.epoch, leases.c.note, is_over).where(leases.c.name == name)
+            known = connection.execute(asked).first()
             if known is not None and not known.is_over and not at_once:
                 return None
             epoch, note = (1, None) if known is None else (known.epoch + 1, known.note)
-            taken = {"holder": holder, "epoch": epoch, "until": now + _microseconds(seconds)}
+            taken = {"holder": holder, "epoch": epoch, "until": ends_in(connection, seconds)}
             added = self._database.insert(leases).values(name=name, note=None, **taken)
             connection.execute(added.on_conflict_do_update(index_elements=["name"], set_=taken))
         return HeldLease(name, holder, epoch, note)
@@ -46,7 +43,7 @@ class LeasesPart(CatalogPart):
         """Set the end of a lease, unless somebody has taken it; return whether it was set."""
         noted = {} if note is None else {"note": note}
         with self._database.write(durable=True) as connection:
-            until = now_of(connection) + _microseconds(seconds)
+            until = ends_in(connection, seconds)
             same = (leases.c.name == lease.name, leases.c.holder == lease.holder, leases.c.epoch == lease.epoch)
             return bool(connection.execute(update(leases).where(*same).values(until=until, **noted)).rowcount)
 
@@ -78,7 +75,3 @@ class LeasesPart(CatalogPart):
         view = copy(self)
         view._database = self._database.also_requiring(require_held)
         return view
-
-
-def _microseconds(seconds: float) -> int:
-    return int(seconds * 1e6)

@@ -71,19 +71,12 @@ class UploadsPart(CatalogPart):
             held = max(now.length or 0, now.received, min(most, limit - used))
             return _write(connection, replace(now, held=held))
 
-    def change_upload(
-        self,
-        upload: UploadRecord,
-        *,
-        length: int | None = None,
-        repr_digest: str | None = None,
-        is_checked: bool | None = None,
-    ) -> UploadRecord:
-        given = {"length": length, "repr_digest": repr_digest, "is_checked": is_checked}
-        known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    def change_upload(self, changed: UploadRecord) -> UploadRecord:
         with self._database.write(durable=True) as connection:
-            now = replace(_current(connection, upload), **known)
-            return _write(connection, replace(now, held=max(now.held, now.length or 0)))
+            now = _current(connection, changed)
+            held = max(now.held, changed.length or 0)
+            learnt = replace(now, length=changed.length, repr_digest=changed.repr_digest, held=held)
+            return _write(connection, replace(learnt, is_checked=changed.is_checked))
 
     def add_upload_piece(self, upload: UploadRecord, size: int) -> UploadRecord:
         with self._database.write(durable=True) as connection:

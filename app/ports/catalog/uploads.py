@@ -38,15 +38,9 @@ class UploadCatalog(Protocol):
         What is received and announced is held anyway. Raises QuotaExceeded.
         """
 
-    def change_upload(
-        self,
-        upload: UploadRecord,
-        *,
-        length: int | None = None,
-        repr_digest: str | None = None,
-        is_checked: bool | None = None,
-    ) -> UploadRecord:
-        """Note what was not known before."""
+    def change_upload(self, changed: UploadRecord) -> UploadRecord:
+        """Note what was not known before: the length, the client's digests, or that the content was compared with
+        them. All else stays as it is."""
 
     def add_upload_piece(self, upload: UploadRecord, size: int) -> UploadRecord:
         """Add the piece that begins where the upload ended. Its object is durable."""

@@ -106,9 +106,10 @@ class OwnReceiving:
             every(UPKEEP_SECONDS, "seal", self._upkeep.seal_old_segment),
             every(UPKEEP_SECONDS, "retire", self._upkeep.retire_segments),
             every(1.0, "heal", self._healer.step),
-            every(REPLAY_SECONDS, "replay", self.replayer.carry_out),
             Worker("lock", self._keep_lock),
         ]
+        if context.settings.is_catalog_shared:  # other processes may request replays
+            self._own_workers.append(every(REPLAY_SECONDS, "replay", self.replayer.carry_out))
         if self._archiver is not None:
             self._own_workers.append(every(UPKEEP_SECONDS, "archive", self._archiver.archive))
         self.workers = [*self._own_workers, *self.stream.workers]

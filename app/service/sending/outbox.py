@@ -5,9 +5,10 @@ while it is sent, and never held as a whole. The number of messages that the bro
 catalog before more are sent. After a crash or a failure the same messages are made again, and the confirmed ones are
 skipped. So after a crash at most one batch is sent twice, and none if the sender keeps its own record with the broker.
 
-Several processes may send to one destination. Each claims a delivery before an attempt, renews the claim meanwhile, and
-writes under it. A claim ends by the clock of the database. Its holder counts from before it asked, by its monotonic
-clock, and stops earlier: a process that was paused for longer sends nothing more of the delivery.
+Several processes may send to one destination, unless the catalog is a file. Each claims a delivery before an attempt,
+renews the claim meanwhile, and writes under it. A claim ends by the clock of the database. Its holder counts from
+before it asked, by its monotonic clock, and stops earlier: a process that was paused for longer sends nothing more of
+the delivery.
 """
 
 import logging
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import inf
 from random import uniform
 from threading import Event, Thread
 from time import monotonic
@@ -116,7 +118,8 @@ class Outbox:
 
     def run(self) -> None:
         """Send the deliveries that are due, until `stop`."""
-        Thread(target=self._renew, name=f"claims {self.name}", daemon=True).start()
+        if not self._sending.is_alone:
+            Thread(target=self._renew, name=f"claims {self.name}", daemon=True).start()
         try:
             while not self._stop.is_set():
                 seen = self._wake.notifications
@@ -142,7 +145,8 @@ class Outbox:
             if claimed is not None:
                 self._context.metrics.deliveries.labels(claimed.state).inc()
                 self._context.notifier.notify()
-                self._attempt(_Run(claimed, asked + HELD_SECONDS, is_unwanted=claimed.cancel_requested))
+                held_until = inf if self._sending.is_alone else asked + HELD_SECONDS
+                self._attempt(_Run(claimed, held_until, is_unwanted=claimed.cancel_requested))
             else:
                 self._forget_ended()
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it

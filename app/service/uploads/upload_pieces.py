@@ -1,5 +1,7 @@
 """Appending to an upload: received bytes become pieces, each durable before the catalog has it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from app.model.uploads import UnknownUpload, UploadPiece, UploadRecord, UploadSuperseded
@@ -24,6 +26,15 @@ class Upload:
     @property
     def is_complete(self) -> bool:
         return self.record.is_complete
+
+
+@contextmanager
+def known() -> Iterator[None]:
+    """Raise UnknownUpload where the catalog or the content store no longer has what belongs to an upload."""
+    try:
+        yield
+    except KeyError:
+        raise UnknownUpload("the upload was deleted") from None
 
 
 class PieceWriter:
@@ -63,11 +74,10 @@ class PieceWriter:
         writer, self._writer, self._size = self._writer, None, 0
         written = writer.finish("", None, "")
         try:
-            self._upload.record = self._catalog.add_upload_piece(self._upload.record, written.size)
-        except (KeyError, UploadSuperseded) as error:
+            with known():
+                self._upload.record = self._catalog.add_upload_piece(self._upload.record, written.size)
+        except (UnknownUpload, UploadSuperseded):
             self._store.delete(written.object_name)
-            if isinstance(error, KeyError):
-                raise UnknownUpload("the upload was deleted") from None
             raise
 
     def drop(self) -> None:

@@ -14,7 +14,7 @@ from app.observe import Recurring, logger
 from app.ports import Page
 from app.service.context import ServiceContext
 from app.service.sending.upload_parts import PartWriter, StoredPart
-from app.service.uploads.upload_pieces import PieceWriter, Upload
+from app.service.uploads.upload_pieces import PieceWriter, Upload, known
 from app.settings import microseconds
 
 SENT_MICROSECONDS = 3600 * 1_000_000
@@ -71,10 +71,8 @@ class Uploads:
 
     def take(self, upload: Upload) -> None:
         """Begin a turn: no request with an earlier one changes the upload any more. Raises UnknownUpload."""
-        try:
+        with known():
             upload.record = self._catalog.take_upload(upload.record.id)
-        except KeyError:
-            raise UnknownUpload("the upload was deleted") from None
 
     def reserve(self, upload: Upload, size: int) -> None:
         """Let an upload grow to so many bytes. Raises QuotaExceeded, UnknownUpload and UploadSuperseded. Call `release`
@@ -91,31 +89,18 @@ class Uploads:
 
     def _reserve(self, upload: Upload, least: int, most: int) -> None:
         limit = self._limits.resumable_bytes_a_client
-        try:
+        with known():
             upload.record = self._catalog.reserve_upload(upload.record, least, most, limit)
-        except KeyError:
-            raise UnknownUpload("the upload was deleted") from None
 
     def append(self, upload: Upload, *, whole: bool = False) -> PieceWriter:
         """Return a writer that appends to an upload in its turn."""
         return PieceWriter(self._catalog, self._store, upload, whole=whole)
 
-    def note(
-        self,
-        upload: Upload,
-        *,
-        length: int | None = None,
-        repr_digest: str | None = None,
-        is_checked: bool | None = None,
-    ) -> None:
+    def note(self, upload: Upload, changed: UploadRecord) -> None:
         """Note the size or the client's digests of the whole content, or that they were compared. Raises UnknownUpload
         and UploadSuperseded."""
-        try:
-            upload.record = self._catalog.change_upload(
-                upload.record, length=length, repr_digest=repr_digest, is_checked=is_checked
-            )
-        except KeyError:
-            raise UnknownUpload("the upload was deleted") from None
+        with known():
+            upload.record = self._catalog.change_upload(changed)
 
     def read(self, upload: Upload) -> Iterator[memoryview]:
         """Yield the received bytes. Raises UnknownUpload if they are deleted meanwhile."""
@@ -124,10 +109,8 @@ class Uploads:
             if piece.offset >= upload.record.received:
                 break
             left -= piece.size
-            try:
+            with known():
                 yield from self._store.read(upload.record.object_name(piece))
-            except KeyError:
-                raise UnknownUpload("the upload was deleted") from None
         if left:
             raise UnknownUpload("the upload was deleted")
 

@@ -92,15 +92,15 @@ class Uploads:
             with pytest.raises(UploadSuperseded):
                 catalog.add_upload_piece(late, 9)
             with pytest.raises(UploadSuperseded):
-                catalog.change_upload(late, length=9)
+                catalog.change_upload(replace(late, length=9))
             with pytest.raises(UploadSuperseded):
                 catalog.reserve_upload(late, 9, 9, 100)
         assert catalog.upload(begun.id) == second
         second = catalog.add_upload_piece(second, 4)
         assert catalog.upload_pieces(begun.id) == [UploadPiece(0, 3, 1), UploadPiece(3, 4, 2)]
-        second = catalog.change_upload(second, length=7, repr_digest="sha-256=:YQ==:")
+        second = catalog.change_upload(replace(second, length=7, repr_digest="sha-256=:YQ==:"))
         assert second.is_complete
-        assert catalog.change_upload(second, is_checked=True) == replace(second, is_checked=True)
+        assert catalog.change_upload(replace(second, is_checked=True)) == replace(second, is_checked=True)
         assert catalog.upload_totals() == UploadTotals(1, 7)
         with pytest.raises(KeyError):
             catalog.take_upload("0" * 32)

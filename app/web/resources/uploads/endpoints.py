@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -283,7 +284,7 @@ async def _receiving(
     reservation: SpaceReservation,
 ) -> None:
     if length is not None and upload.record.length is None:
-        await run_in_threadpool(partial(gateway.uploads.note, upload, length=length))
+        await run_in_threadpool(gateway.uploads.note, upload, replace(upload.record, length=length))
     if (digest := request.headers.get("repr-digest")) is not None:
         await run_in_threadpool(note_digest, gateway.uploads, upload, digest)
     given = request.headers.get("upload-checksum")

@@ -3,6 +3,7 @@
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import md5, sha1, sha256, sha512
 from typing import Any, Final
 
@@ -46,7 +47,7 @@ def note_digest(uploads: Uploads, upload: Upload, given: str) -> None:
     if known is None or given not in known:
         together = given if known is None else f"{known}, {given}"
         Digests({"repr-digest": together})
-        uploads.note(upload, repr_digest=together)
+        uploads.note(upload, replace(upload.record, repr_digest=together))
 
 
 def check_whole(uploads: Uploads, upload: Upload) -> None:
@@ -65,4 +66,4 @@ def check_whole(uploads: Uploads, upload: Upload) -> None:
     except Problem:
         uploads.delete(upload)
         raise
-    uploads.note(upload, is_checked=True)
+    uploads.note(upload, replace(upload.record, is_checked=True))
