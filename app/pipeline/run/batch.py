@@ -13,7 +13,7 @@ everything is read again, and all bodies are compared with their checksums befor
 This module does not depend on Spark: `Steps` is the work that many processes share.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain
@@ -23,6 +23,13 @@ import structlog
 
 from app.model.errors import GatewayError
 from app.model.message import Position
+from app.pipeline.assemble.earlier_state import (
+    NOTHING_EARLIER,
+    EarlierState,
+    Keys,
+    of_earlier_batches,
+    of_gone_headers,
+)
 from app.pipeline.commit import commit_intent as intents
 from app.pipeline.commit.archive_ownership import claim, warn_of_lacking_rows
 from app.pipeline.commit.commit import CommittedBatch, Committer
@@ -31,7 +38,6 @@ from app.pipeline.commit.packages import TaskResults
 from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.job.job import OpenJob, OpenRun
 from app.pipeline.read.segment_gaps import Gaps, missing_segments, spoken
-from app.pipeline.references.retired_headers import Retired, retired_headers
 from app.pipeline.watch.run_records import recording
 from app.ports import TableStore
 from app.service.tables.table_reader import application
@@ -44,17 +50,18 @@ log = structlog.stdlib.get_logger(__name__)
 class Steps(Protocol[Rows]):
     """The steps that many processes share. `Rows` is how they hold references between two steps."""
 
-    def read_references(self, run: OpenRun, last_segment: int, *, checked: bool) -> AbstractContextManager[Rows]:
-        """Read the segments up to a last one, and provide the references of their messages for the block.
+    def read_references(self, run: OpenRun, batch: IntendedBatch, *, checked: bool) -> AbstractContextManager[Rows]:
+        """Read the segments of a batch, and provide the references of its messages for the block.
 
         Bodies are `checked` here, or else read once, when they are needed.
         """
 
-    def read_headers(self, run: OpenRun, references: Rows, retired: Retired) -> Rows:
-        """Read the headers among the references, and return the references to what they announce.
+    def keys(self, run: OpenRun, references: Rows) -> Keys:
+        """Return the keys of the references, and those that the headers among them announce."""
 
-        `retired` is what the catalog knows of headers that the archive lacks.
-        """
+    def read_headers(self, run: OpenRun, references: Rows, earlier: EarlierState) -> Rows:
+        """Read the headers among the references. Return the references to what they announce, and to what is known
+        from earlier."""
 
     def assemble_and_finish(
         self, run: OpenRun, references: Rows, headers: Rows, batch: IntendedBatch, *, checked: bool
@@ -106,16 +113,26 @@ def process(steps: Steps[Rows], run: OpenRun, batch: IntendedBatch, *, checked: 
     if batch.again is not None:
         intents.begin(run.stores.store, batch)  # from here on, there are objects that only this commit deletes
     committer = Committer(run, partial(steps.write_tables, run))
-    retired = retired_headers(run.catalog, {segment.number for segment in run.archive.segments()})
     checked = checked or batch.again is not None
     while True:
-        with steps.read_references(run, batch.last_segment, checked=checked) as references:
-            headers = steps.read_headers(run, references, retired)
+        with steps.read_references(run, batch, checked=checked) as references:
+            earlier = earlier_state(run, batch, partial(steps.keys, run, references))
+            headers = steps.read_headers(run, references, earlier)
             found = steps.assemble_and_finish(run, references, headers, batch, checked=checked)
         if checked or not found.damaged:
             return committer.commit(found, batch)
         log.warning("damage_found", journal=run.job.journal, last_segment=batch.last_segment)
         checked = True
+
+
+def earlier_state(run: OpenRun, batch: IntendedBatch, keys: Callable[[], Keys]) -> EarlierState:
+    """Return what the catalog has of the keys of a batch. The keys are asked for only if it may have any."""
+    present = {segment.number for segment in run.archive.segments()}
+    if batch.known is not None:
+        return of_earlier_batches(run.catalog, batch.known, present, keys())
+    if run.catalog.progress() is not None and missing_segments(sorted(present)):
+        return of_gone_headers(run.catalog, present, keys())
+    return NOTHING_EARLIER
 
 
 # --- which batches are due --------------------------------------------------------------------------------------------
