@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from adapters.arrow_journal.archive import ArrowArchive
 from adapters.sql_catalog import SqlCatalog
 from app.assembly.header_checks import message_address, waiting_key
 from app.model.message import PhysicalMessage
@@ -94,7 +95,7 @@ def test_the_catalog_gives_what_is_not_read(begun: HeaderApart) -> None:
         records = catalog.attachments_by_id(_listed(catalog))
         waiting = [waiting_key(message_address(each))[0][1] for each in catalog.incomplete_messages()]
         keys = [("s", [*(record.correl_id for record in records), *waiting])]
-        progress = catalog.progress()
+        progress, archive = catalog.progress(), ArrowArchive(str(begun.journal), None)
         assert progress is not None
         assert of_gone_headers(catalog, {1, 2, 3, 4}, keys).references == ()
         gone = of_gone_headers(catalog, {2, 3, 4}, keys)
@@ -102,10 +103,10 @@ def test_the_catalog_gives_what_is_not_read(begun: HeaderApart) -> None:
             *[ReferenceKind.MESSAGE] * len(waiting),
             *[ReferenceKind.CLAIM] * len(records),
         ]
-        held = of_earlier_batches(catalog, progress, {1, 2}, keys)
+        held = of_earlier_batches(catalog, archive, progress, keys)
         assert {each.kind for each in held.references} == {ReferenceKind.HELD}
         assert len(held.references) == len(records) + len(waiting)
-        assert of_earlier_batches(catalog, -1, {1, 2}, keys).references == (), (
+        assert of_earlier_batches(catalog, archive, -1, keys).references == (), (
             "all of it is of a commit that did not end"
         )
 

@@ -13,8 +13,10 @@ A batch that processes messages again reads the whole archive. It needs from the
 announced whose segments are gone: retention keeps the segments of parts that are still needed, but not of headers.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from app.assembly.collecting import Key, TrackedAttachment
@@ -22,12 +24,13 @@ from app.assembly.header_checks import Announcement, Claim, message_address, wai
 from app.assembly.states import DONE
 from app.model.attachment import AttachmentDefinition, AttachmentState
 from app.model.message import Position
-from app.model.records import AttachmentRecord, MessageRecord
+from app.model.records import AttachmentRecord, MessageRecord, changed
 from app.pipeline.assemble.assemble_key import kept_messages
+from app.pipeline.read.segment_shares import first_received_at
 from app.pipeline.references.header_pass import Remembered
 from app.pipeline.references.message_references import AttachmentClaim, HeldState, MessageBegun
-from app.ports import Catalog
-from app.service.finishing.stored_parts import held_parts
+from app.ports import Catalog, JournalArchive
+from app.service.finishing.stored_parts import held_parts, segments_of
 
 _DEFINITION = tuple(each.name for each in fields(AttachmentDefinition))
 
@@ -80,11 +83,10 @@ class EarlierState(NamedTuple):
 NOTHING_EARLIER = EarlierState()
 
 
-def of_earlier_batches(catalog: Catalog, known: int, present: Collection[int], keys: Keys) -> EarlierState:
-    """Return what the catalog has of these keys from messages up to the packed position `known`.
-
-    `present` are the segments of the archive.
-    """
+def of_earlier_batches(catalog: Catalog, archive: JournalArchive, known: int, keys: Keys) -> EarlierState:
+    """Return what the catalog has of these keys from messages up to the packed position `known`."""
+    present = segments_of(archive)
+    received_at = lru_cache(maxsize=None)(partial(first_received_at, archive))
     held: dict[Key, HeldState] = {}
     claims: dict[Key, AttachmentClaim] = {}
     sought: set[Key] = set()
@@ -98,13 +100,16 @@ def of_earlier_batches(catalog: Catalog, known: int, present: Collection[int], k
         runs = catalog.part_runs_of([record.id for record in records if record.state not in DONE])
         again: list[AttachmentRecord] = []
         for record in records:
-            key, needed = (source, record.correl_id), _segments(record, known)
-            if record.state is AttachmentState.FINISHED and needed.issubset(present):
+            key, needed = (source, record.correl_id), _segments(record, known, received_at)
+            is_again = record.state is AttachmentState.FINISHED and needed.issubset(present)
+            if is_again:
                 again.append(record)
                 sought.add(key)
                 segments |= needed
-            else:
+            if not is_again or record.last_position <= known:
                 there, parts, _ = held_parts(record, runs.get(record.id, []), present)
+                # To assembly, an attachment whose parts are known is complete.
+                there = changed(there, state=AttachmentState.COMPLETE) if is_again else there
                 held[key] = HeldState(*key, 0, (), (), TrackedAttachment(there, parts), ())
         claims.update(((source, each.key), each) for each in _claims(catalog, again, lambda at: at <= known))
         messages: dict[bytes, list[MessageRecord]] = {}
@@ -156,11 +161,19 @@ def _claims(catalog: Catalog, records: Iterable[AttachmentRecord], is_earlier: I
             yield AttachmentClaim(record.source, *place, claim)
 
 
-def _segments(record: AttachmentRecord, known: int) -> set[int]:
-    """Return the segments that may have messages of an attachment up to the packed position `known`."""
+def _segments(record: AttachmentRecord, known: int, first_received_at: Callable[[int], int | None]) -> set[int]:
+    """Return the segments that may have messages up to the packed position `known` that an attachment is made of.
+
+    Its last message may be a duplicate that came long after it was complete. One segment more is taken, since messages
+    of several sources may be journalled in a slightly different order than they were received in.
+    """
     last = min(record.last_position, known)
     first, end = (Position.unpack(position).segment for position in (record.first_position, last))
-    return set(range(first, end + 1))
+    if record.completed_at is not None:
+        later = range(first + 1, end + 1)
+        completed_at = record.completed_at
+        end = first + 1 + bisect_right(later, completed_at, key=lambda number: first_received_at(number) or 0)
+    return set(range(first, min(end, Position.unpack(last).segment) + 1))
 
 
 def _key_of(message: MessageRecord) -> bytes:

@@ -141,6 +141,18 @@ def read_share(archive: JournalArchive, place: str, share: Share, read: Rows, lo
             raise GatewayError(f"journal segment {number} of {place} is gone") from None
 
 
+def first_received_at(archive: JournalArchive, segment: int) -> int | None:
+    """Return when the first message of a segment was received (µs); None if it has none, or if that cannot be read.
+
+    Messages are journalled in the order of their reception.
+    """
+    try:
+        received_at: int = archive.record_batch(segment, 0).column("received_at")[0].value
+    except (GatewayError, KeyError, IndexError):
+        return None
+    return received_at
+
+
 def admitted(coming: Iterable[Segment], most_bytes: int, most_segments: int | None) -> int | None:
     """Return the number of the last segment that fits into one trigger; None without segments. The first always
     fits."""
