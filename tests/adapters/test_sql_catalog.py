@@ -103,6 +103,11 @@ class SqlCatalogContract(CatalogContract):
         yield catalog
         catalog.close()
 
+    @pytest.fixture
+    def bounded_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("adapters.sql_catalog.listing_pages.MOST_READ", 500)
+        monkeypatch.setattr("adapters.sql_catalog.listing_pages._FIRST_READ", 100)
+
     # SQLAlchemy reads indexes of expressions from PostgreSQL only.
     @pytest.mark.filterwarnings("ignore:Skipped unsupported reflection of expression-based index")
     @pytest.mark.filterwarnings("ignore:autogenerate skipping .* expression-based index")
