@@ -70,11 +70,13 @@ _LARGE_CACHE = "PRAGMA cache_size = -65536"
 cache writes these pages several times in a transaction."""
 _KEEP_ALIVE = ("SET tcp_keepalives_idle TO 10", "SET tcp_keepalives_interval TO 5", "SET tcp_keepalives_count TO 3")
 """The server notices within half a minute that the machine of a client is gone, and with it its locks."""
+# A plan that is made for any values, which PostgreSQL prefers after some executions, does not know where in an order a
+# page begins and ends, and then reads all rows.
 _ON_CONNECT: dict[tuple[str, str], tuple[str, ...]] = {
     ("sqlite", "reader"): (_BUSY_TIMEOUT, "PRAGMA query_only = ON"),
     ("sqlite", "quick"): (*_SQLITE_WRITER, "PRAGMA synchronous = NORMAL"),
     ("sqlite", "durable"): (*_SQLITE_WRITER, "PRAGMA synchronous = FULL"),
-    ("postgresql", "reader"): _KEEP_ALIVE,
+    ("postgresql", "reader"): ("SET plan_cache_mode TO force_custom_plan", *_KEEP_ALIVE),
     ("postgresql", "quick"): ("SET synchronous_commit TO off", *_KEEP_ALIVE),
     ("postgresql", "durable"): ("SET synchronous_commit TO on", *_KEEP_ALIVE),
 }

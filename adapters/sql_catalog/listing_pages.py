@@ -1,16 +1,21 @@
 """Pages of a listing, newest first or in another order.
 
 A cursor says where the last page ended. So each page costs the same wherever it begins, and new rows do not shift it.
+
+A page reads a bounded number of rows, whatever is searched for. The rows are read in the order of the listing, by an
+index that has the rows of one condition in this order; those that do not match the other conditions are left out. Where
+the page is not full after `MOST_READ` rows, it ends there, with fewer rows or none, and with a cursor. But if few rows
+match one of the conditions that an index finds, all of these are read instead, and the page is whole.
 """
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Integer, Row, Select, literal, tuple_
+from sqlalchemy import ColumnElement, Connection, Integer, Row, Select, TextClause, false, func, literal, select, tuple_
 
-from app.ports import BadCursor, Page
+from app.ports import BadCursor, Page, Total
 
 T = TypeVar("T")
 
@@ -18,6 +23,18 @@ _CURSOR = re.compile(r"(-?\d{1,19}):(.*)", re.DOTALL)
 _NUMBER = re.compile(r"-?\d{1,19}")
 _KEY = "sort_key"
 _INT64 = range(-(1 << 63), 1 << 63)
+
+MOST_READ = 5_000
+"""The number of rows that a page reads at most. If they lie anywhere in the table, PostgreSQL takes about 15 ms."""
+_FIRST_READ = 1_000
+"""Most pages are full after fewer rows."""
+MOST_COUNTED = 10_000
+"""The number of rows that are counted at most."""
+
+Spelling = Callable[[ColumnElement[Any]], ColumnElement[Any]]
+Condition = Callable[[Spelling], ColumnElement[bool] | TextClause]
+"""A condition of a search, made of how to spell its column: `indexed` or `unindexed`."""
+Place = tuple[Any, str]
 
 
 def encode_cursor(time: int, identifier: str) -> str:
@@ -65,6 +82,49 @@ def decode_sorted(sort: str, cursor: str) -> tuple[str, str]:
     return key, identifier
 
 
+def indexed(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return the column itself, by which an index may find rows."""
+    return column
+
+
+def unindexed(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return the values of a column, as an expression that no index has. A database that chose an index for a condition
+    that many rows match would then sort all of these rows."""
+    return func.coalesce(column, column)
+
+
+class Search(NamedTuple):
+    """What a listing is searched for.
+
+    `between` limits the key of the listing. Each of `ordered` has an index with its rows in the order of the listing;
+    the first one is used, so that the one that fewest rows match comes first. Each of `found` has an index in another
+    order. `others` have none.
+    """
+
+    between: Sequence[ColumnElement[bool]] = ()
+    ordered: Sequence[Condition] = ()
+    found: Sequence[Condition] = ()
+    others: Sequence[Condition] = ()
+
+
+def equal(column: ColumnElement[Any], value: object) -> Condition:
+    return lambda of: of(column) == value
+
+
+def among_places(
+    column: ColumnElement[str], wanted: str | None, within: Collection[str] | None
+) -> tuple[list[Condition], list[Condition]]:
+    """Return the conditions that a source or destination is the wanted one and one of `within` (None: any): those of
+    one value, and those of several."""
+    places = within if wanted is None else [wanted] if within is None or wanted in within else []
+    if places is None:
+        return [], []
+    if len(places) == 1:
+        return [equal(column, next(iter(places)))], []
+    values = [literal(each, column.type) for each in sorted(places)]
+    return [], [lambda of: of(column).in_(values) if values else false()]
+
+
 class Listing(NamedTuple, Generic[T]):
     """The order of a listing, and the conversion of its rows to records.
 
@@ -77,28 +137,116 @@ class Listing(NamedTuple, Generic[T]):
     sort: str | None = None
     is_descending: bool = True
 
+    def part(self, statement: Select[Any], after: Place | None, last: Place | None) -> Select[Any]:
+        """Return the statement's rows after one place in the order, and up to another."""
+        here = tuple_(self.time, self.identifier)
+        if after is not None:
+            there = self._literal(after)
+            statement = statement.where(here < there if self.is_descending else here > there)
+        if last is not None:
+            there = self._literal(last)
+            statement = statement.where(here >= there if self.is_descending else here <= there)
+        return statement
+
+    def _literal(self, place: Place) -> Any:
+        return tuple_(literal(place[0], self.time.type), literal(place[1], self.identifier.type))
+
+    def ordered(self, statement: Select[Any], of: Spelling = indexed) -> Select[Any]:
+        keys = (of(self.time), self.identifier)
+        return statement.order_by(*(each.desc() if self.is_descending else each.asc() for each in keys))
+
+    def place(self, row: Row[Any]) -> Place:
+        return row._mapping[_KEY if self.sort else self.time], row._mapping[self.identifier]
+
+    def cursor(self, place: Place) -> str:
+        return encode_sorted(self.sort, *place) if self.sort else encode_cursor(*place)
+
 
 def fetch_page(
-    connection: Connection, listing: Listing[T], statement: Select[Any], cursor: str | None, limit: int
+    connection: Connection,
+    listing: Listing[T],
+    statement: Select[Any],
+    cursor: str | None,
+    limit: int,
+    search: Search | None = None,
 ) -> Page[T]:
-    """Return at most `limit` rows of a statement after a cursor. Raises BadCursor."""
-    key, identifier = listing.time, listing.identifier
-    if cursor is not None:
-        at, name = _position(listing, cursor)
-        here, there = tuple_(key, identifier), tuple_(literal(at, key.type), literal(name, identifier.type))
-        statement = statement.where(here < there if listing.is_descending else here > there)
-    order = [each.desc() if listing.is_descending else each.asc() for each in (key, identifier)]
-    keyed = statement.add_columns(key.label(_KEY)) if listing.sort else statement
-    rows = connection.execute(keyed.order_by(*order).limit(limit + 1)).all()
-    following = None
+    """Return at most `limit` rows of a statement that match a search, after a cursor. Raises BadCursor.
+
+    There may be more rows, and then is a cursor, also when the page has fewer rows.
+    """
+    matching = _Matching(connection, listing, statement, search or Search())
+    start = None if cursor is None else _position(listing, cursor)
+    following = first = None if matching.are_ordered else matching.nth(start, _FIRST_READ)
+    rows = matching.rows(start, first, limit + 1)
+    if first is not None and len(rows) <= limit:
+        few = matching.few()
+        following = None if few else matching.nth(first, MOST_READ - _FIRST_READ)
+        rows += matching.rows(first, following, limit + 1 - len(rows), few)
     if len(rows) > limit:
-        last = rows[limit - 1]._mapping
-        if listing.sort:
-            following = encode_sorted(listing.sort, last[_KEY], last[identifier])
-        else:
-            following = encode_cursor(last[key], last[identifier])
+        following = listing.place(rows[limit - 1])
     shown: list[Any] = [row[:-1] for row in rows[:limit]] if listing.sort else list(rows[:limit])
-    return Page([listing.record(row) for row in shown], following)
+    return Page([listing.record(row) for row in shown], None if following is None else listing.cursor(following))
+
+
+def count_rows(connection: Connection, listing: Listing[Any], statement: Select[Any], search: Search) -> Total:
+    """Return how many of a statement's rows match a search, as far as `MOST_COUNTED` rows tell it."""
+    matching = _Matching(connection, listing, statement, search)
+    last = None if matching.are_ordered else matching.nth(None, MOST_COUNTED)
+    few = None if last is None else matching.few()
+    number = matching.number(None if few else last, few)
+    return Total(min(number, MOST_COUNTED), (last is None or few is not None) and number <= MOST_COUNTED)
+
+
+class _Matching:
+    """The rows of a statement that match a search, in the order of a listing."""
+
+    def __init__(self, connection: Connection, listing: Listing[Any], statement: Select[Any], search: Search) -> None:
+        self._connection, self._listing, self._statement, self._search = connection, listing, statement, search
+        self._lead = next(iter(search.ordered), None)
+        self.are_ordered = len(search.ordered) <= 1 and not search.found and not search.others
+        """Whether one index has exactly these rows, in this order."""
+
+    def rows(self, after: Place | None, last: Place | None, limit: int, few: Condition | None = None) -> list[Row[Any]]:
+        """Return the first rows after a place and up to another. With `few`, all rows that match this condition are
+        read."""
+        listing = self._listing
+        keyed = self._statement.add_columns(listing.time.label(_KEY)) if listing.sort else self._statement
+        part = listing.part(keyed.where(*self._conditions(few)), after, last)
+        ordered = listing.ordered(part, unindexed if few else indexed)
+        return list(self._connection.execute(ordered.limit(limit)))
+
+    def number(self, last: Place | None, few: Condition | None) -> int:
+        """Return the number of rows up to a place, at most one more than `MOST_COUNTED`."""
+        part = self._listing.part(self._statement.where(*self._conditions(few)), None, last)
+        return self._count(part, MOST_COUNTED + 1)
+
+    def nth(self, after: Place | None, number: int) -> Place | None:
+        """Return the place of the row that is so many rows after a place, among those of the index that is read; None
+        if there are fewer."""
+        listing, lead = self._listing, self._lead
+        read = self._statement.with_only_columns(listing.time.label(_KEY), listing.identifier)
+        read = read.where(*([] if lead is None else [lead(indexed)]), *self._search.between)
+        row = self._connection.execute(listing.ordered(listing.part(read, after, None)).limit(1).offset(number - 1))
+        found = row.first()
+        return None if found is None else (found[0], found[1])
+
+    def few(self) -> Condition | None:
+        """Return a condition that an index finds, and that fewer rows match than a page reads."""
+        for each in (*self._search.ordered[1:], *self._search.found):
+            if self._count(self._statement.where(each(indexed)), MOST_READ) < MOST_READ:
+                return each
+        return None
+
+    def _conditions(self, few: Condition | None) -> Iterator[ColumnElement[bool] | TextClause]:
+        """Yield all conditions, such that only the index for the first one, or for `few`, can be used."""
+        search, chosen = self._search, few or self._lead
+        for each in (*search.ordered, *search.found, *search.others):
+            yield each(indexed if each is chosen else unindexed)
+        yield from search.between
+
+    def _count(self, rows: Select[Any], most: int) -> int:
+        some = rows.with_only_columns(literal(1), maintain_column_froms=True).limit(most)
+        return self._connection.scalar(select(func.count()).select_from(some.subquery())) or 0
 
 
 def _position(listing: Listing[Any], cursor: str) -> tuple[object, str]:

@@ -18,6 +18,7 @@ from app.ports.catalog.listing import (
     Page,
     Sort,
     Tallies,
+    Total,
 )
 from app.ports.catalog.pipeline import PACKED_AT_ONCE, Packed
 from app.ports.catalog.quarantine import QuarantineCatalog, QuarantineGroup, QuarantineGroups
@@ -96,6 +97,7 @@ __all__ = [
     "TableStorePlugin",
     "TableVersion",
     "Tallies",
+    "Total",
     "TransportPlugin",
     "UploadTotals",
     "is_damaged",

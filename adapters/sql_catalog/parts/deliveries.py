@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import Connection, Select, Update, and_, or_, select, update
 
 from adapters.sql_catalog.database_clock import ends_in, now_of
-from adapters.sql_catalog.listing_pages import Listing, between, fetch_page
-from adapters.sql_catalog.parts.part import CatalogPart, limited, log_events
+from adapters.sql_catalog.listing_pages import Listing, Search, among_places, between, equal, fetch_page
+from adapters.sql_catalog.parts.part import CatalogPart, log_events
 from adapters.sql_catalog.schema.catalog_tables import IS_OPEN, IS_OVER, deliveries
 from adapters.sql_catalog.schema.record_rows import ENDED, delivery_record, delivery_values
 from app.model.attachment import DeliveryState
@@ -120,12 +120,14 @@ class DeliveriesPart(CatalogPart):
         created_after: int | None = None,
         created_before: int | None = None,
     ) -> Page[DeliveryRecord]:
-        statement = select(deliveries).where(*limited(deliveries.c.destination, destination, within))
-        if state is not None:
-            statement = statement.where(deliveries.c.state == state.value)
-        statement = statement.where(*between(deliveries.c.created_at, created_after, created_before))
+        times = [*between(deliveries.c.created_at, created_after, created_before)]
+        to_one, to_several = among_places(deliveries.c.destination, destination, within)
+        by_state = [] if state is None else [equal(deliveries.c.state, state.value)]
+        # Most deliveries are sent.
+        ordered = [*to_one, *by_state] if state is DeliveryState.SENT else [*by_state, *to_one]
+        search = Search(times, ordered, to_several)
         with self._database.read() as connection:
-            return fetch_page(connection, _DELIVERIES, statement, cursor, limit)
+            return fetch_page(connection, _DELIVERIES, select(deliveries), cursor, limit, search)
 
 
 def _change(delivery: DeliveryRecord, claim: int) -> Update:

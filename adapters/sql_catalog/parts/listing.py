@@ -1,12 +1,11 @@
 """The listings and records that clients read."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any, TypeVar, get_args
 
 from sqlalchemy import (
-    BigInteger,
     Column,
     ColumnElement,
     Connection,
@@ -14,21 +13,31 @@ from sqlalchemy import (
     Select,
     Table,
     TextClause,
+    and_,
     case,
     func,
     literal,
-    null,
     select,
 )
 
-from adapters.sql_catalog.listing_pages import Listing, between, fetch_page
+from adapters.sql_catalog.listing_pages import (
+    Condition,
+    Listing,
+    Search,
+    Spelling,
+    among_places,
+    between,
+    count_rows,
+    equal,
+    fetch_page,
+)
 from adapters.sql_catalog.parts.part import CatalogPart, Lookup, chunks, limited
 from adapters.sql_catalog.schema import catalog_tables
 from adapters.sql_catalog.schema.bounded_types import AnyText
 from adapters.sql_catalog.schema.record_rows import attachment_record, folded, message_record
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.records import AttachmentRecord, MessageRecord, QuarantineState
-from app.ports import NEWEST_FIRST, AttachmentFilter, Identified, Page, Sort, Tallies
+from app.ports import NEWEST_FIRST, AttachmentFilter, Identified, Page, Sort, Tallies, Total
 
 T = TypeVar("T")
 
@@ -36,8 +45,8 @@ _attachments, _messages = catalog_tables.attachments, catalog_tables.messages
 
 _SORTS: Mapping[str, ColumnElement[Any]] = {
     "received": _attachments.c.first_received_at,
-    "size": func.coalesce(_attachments.c.size, literal(-1, BigInteger)),
-    "name": _attachments.c.name_folded,
+    "size": catalog_tables.SIZE_KEY,
+    "name": catalog_tables.NAME_KEY,
 }
 _ATTACHMENTS: Mapping[str, Listing[AttachmentRecord]] = {
     sort: Listing(
@@ -89,22 +98,14 @@ class ListingPart(CatalogPart):
     def attachments(
         self, which: AttachmentFilter, cursor: str | None, limit: int, sort: Sort = NEWEST_FIRST
     ) -> Page[AttachmentRecord]:
-        statement = select(_attachments).where(*self._conditions(which))
+        search = self._search(which, sort.removeprefix("-"))
         with self._database.read() as connection:
-            return fetch_page(connection, _ATTACHMENTS[sort], statement, cursor, limit)
+            return fetch_page(connection, _ATTACHMENTS[sort], select(_attachments), cursor, limit, search)
 
-    def count_attachments(self, which: AttachmentFilter) -> int:
-        # The indexes that give the number of all do not have which are announced. So the others, which are few, are
-        # subtracted.
+    def count_attachments(self, which: AttachmentFilter) -> Total:
         with self._database.read() as connection:
-            if not which.announced:
-                return self._count(connection, which)
-            every, others = replace(which, announced=None), replace(which, announced=False)
-            return self._count(connection, every) - self._count(connection, others)
-
-    def _count(self, connection: Connection, which: AttachmentFilter) -> int:
-        counted = select(func.count()).select_from(_attachments).where(*self._conditions(which))
-        return connection.scalar(counted) or 0
+            search = self._search(which, "received")
+            return count_rows(connection, _ATTACHMENTS[NEWEST_FIRST], select(_attachments), search)
 
     def attachment(self, attachment_id: str) -> AttachmentRecord | None:
         return self._one(select(_attachments).where(_attachments.c.id == attachment_id), attachment_record)
@@ -131,10 +132,10 @@ class ListingPart(CatalogPart):
         received_after: int | None = None,
         received_before: int | None = None,
     ) -> Page[MessageRecord]:
-        statement = select(_messages).where(*limited(_messages.c.source, source, within))
-        statement = statement.where(*between(_messages.c.received_at, received_after, received_before))
+        times = [*between(_messages.c.received_at, received_after, received_before)]
+        search = Search(times, *among_places(_messages.c.source, source, within))
         with self._database.read() as connection:
-            return fetch_page(connection, _MESSAGES, statement, cursor, limit)
+            return fetch_page(connection, _MESSAGES, select(_messages), cursor, limit, search)
 
     def message(self, message_id: str) -> MessageRecord | None:
         return self._one(select(_messages).where(_messages.c.id == message_id), message_record)
@@ -192,37 +193,72 @@ class ListingPart(CatalogPart):
         ages = {place: [found.get(age, 0) for age in range(len(times) + 1)] for place, found in waiting.items()}
         return Tallies(attachments, deliveries, kept, ages, unannounced)
 
-    def _conditions(self, which: AttachmentFilter) -> Iterator[ColumnElement[bool] | TextClause]:
-        # SQLite prefers an index on a column with an equality condition. But few attachments have warnings.
-        of: Callable[[Column[Any]], ColumnElement[Any]] = _unindexed if which.warned else lambda column: column
-        equal: tuple[tuple[ColumnElement[Any], object], ...] = (
-            (of(_attachments.c.state), which.state and which.state.value),
-            (of(_attachments.c.kind), which.kind and int(which.kind)),
-            (_attachments.c.message_id, which.message),
-        )
-        yield from limited(of(_attachments.c.source), which.source, which.within)
-        if which.announced is not None:
-            yield _attachments.c.kind.is_not(None) if which.announced else _IS_UNANNOUNCED
-        for column, wanted in equal:
-            if wanted is not None:
-                yield column == wanted
-        yield from between(_attachments.c.first_received_at, which.received_after, which.received_before)
-        if which.min_size is not None:
-            yield _attachments.c.size >= which.min_size
-        if which.max_size is not None:
-            yield _attachments.c.size <= which.max_size
-        if which.warned is not None:
-            yield catalog_tables.HAS_WARNINGS if which.warned else catalog_tables.HAS_NO_WARNINGS
-        if which.name:
-            # LIKE would need escaped wildcards, limit the length of the search text, and use the database's own letter
-            # case.
-            find = func.instr if self._database.dialect == "sqlite" else func.strpos
-            yield find(_attachments.c.name_folded, literal(folded(which.name), AnyText)) > 0
+    def _search(self, which: AttachmentFilter, key: str) -> Search:
+        """Return what to search for in the order of a key: `received`, `size` or `name`."""
+        c = _attachments.c
+        is_finished = which.state is AttachmentState.FINISHED
+        by_state = [] if which.state is None else [equal(c.state, which.state.value)]
+        of_one, of_several = among_places(c.source, which.source, which.within)
+        by_time: list[Condition] = [
+            *([] if which.message is None else [equal(c.message_id, which.message)]),
+            *([_is_warned] if which.warned else []),
+            *([] if is_finished else by_state),
+            *of_one,
+            *(by_state if is_finished else []),
+            *([] if which.kind is None else [equal(c.kind, int(which.kind))]),
+        ]
+        found = [*of_several, *([_is_unannounced] if which.announced is False else [])]
+        times = partial(between, after=which.received_after, before=which.received_before)
+        sizes = partial(_sized, least=which.min_size, most=which.max_size)
+        others: list[Condition] = [
+            *([_is_announced] if which.announced else []),
+            *([_is_unwarned] if which.warned is False else []),
+            *([self._named(which.name)] if which.name else []),
+        ]
+        if key == "received":
+            found += _one(sizes, catalog_tables.SIZE_KEY)
+            return Search([*times(c.first_received_at)], by_time, found, others)
+        found += [*by_time, *_one(times, c.first_received_at)]
+        if key == "size":
+            return Search([*sizes(catalog_tables.SIZE_KEY)], (), found, others)
+        return Search((), (), [*found, *_one(sizes, catalog_tables.SIZE_KEY)], others)
+
+    def _named(self, name: str) -> Condition:
+        # LIKE would need escaped wildcards, limit the length of the search text, and use the database's own letter
+        # case.
+        find = func.instr if self._database.dialect == "sqlite" else func.strpos
+        return lambda of: find(of(_attachments.c.name_folded), literal(folded(name), AnyText)) > 0
 
 
-def _unindexed(column: Column[Any]) -> ColumnElement[Any]:
-    """Return the values of a column, as an expression that no index has."""
-    return func.coalesce(column, null())
+def _is_warned(of: Spelling) -> TextClause:  # noqa: ARG001 - the index is that of the whole condition
+    return catalog_tables.HAS_WARNINGS
+
+
+def _is_unwarned(of: Spelling) -> TextClause:  # noqa: ARG001 - no index has it
+    return catalog_tables.HAS_NO_WARNINGS
+
+
+def _is_announced(of: Spelling) -> ColumnElement[bool]:
+    return of(_attachments.c.kind).is_not(None)
+
+
+def _is_unannounced(of: Spelling) -> ColumnElement[bool]:
+    return of(_attachments.c.kind).is_(None)
+
+
+def _sized(size: ColumnElement[int], least: int | None, most: int | None) -> Iterator[ColumnElement[bool]]:
+    """Yield the conditions that a size lies between two others. Attachments without a size have the key -1."""
+    if least is not None or most is not None:
+        yield size >= max(least or 0, 0)
+    if most is not None:
+        yield size <= most
+
+
+def _one(
+    conditions: Callable[[ColumnElement[Any]], Iterator[ColumnElement[bool]]], key: ColumnElement[Any]
+) -> list[Condition]:
+    """Return a range of a key as one condition; none if it is not limited."""
+    return [lambda of: and_(*conditions(of(key)))] if [*conditions(key)] else []
 
 
 def _by_state(table: Table) -> Select[tuple[str, int]]:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from sqlalchemy import ColumnElement, bindparam, delete, func, select, update
 
 from adapters.sql_catalog.bulk_rows import BulkStatement
-from adapters.sql_catalog.listing_pages import Listing, fetch_page
+from adapters.sql_catalog.listing_pages import Listing, Search, among_places, equal, fetch_page
 from adapters.sql_catalog.parts.part import CatalogPart, among, chunks, limited
 from adapters.sql_catalog.schema.bounded_types import AnyText
 from adapters.sql_catalog.schema.catalog_tables import IS_IN_JOURNAL, quarantine, quarantine_copies, replay_requests
@@ -38,9 +38,17 @@ class QuarantinePart(CatalogPart):
         code: str | None = None,
         why: str | None = None,
     ) -> Page[QuarantineRecord]:
-        statement = select(quarantine).where(*_conditions(source, state, within, code, why))
+        of_one, of_several = among_places(quarantine.c.source, source, within)
+        by_state = [] if state is None else [equal(quarantine.c.state, state)]
+        kind = None if why is None else kind_of_reason(why)
+        others = [
+            equal(column, wanted)
+            for column, wanted in ((quarantine.c.code, code), (quarantine.c.why_kind, kind))
+            if wanted is not None
+        ]
+        search = Search((), [*of_one, *by_state], of_several, others)
         with self._database.read() as connection:
-            return fetch_page(connection, _QUARANTINE, statement, cursor, limit)
+            return fetch_page(connection, _QUARANTINE, select(quarantine), cursor, limit, search)
 
     def quarantine_groups(
         self,

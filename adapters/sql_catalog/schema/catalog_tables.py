@@ -9,6 +9,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     ForeignKey,
     Index,
     Integer,
@@ -16,7 +17,10 @@ from sqlalchemy import (
     Table,
     TextClause,
     UniqueConstraint,
+    column,
     false,
+    func,
+    literal_column,
     text,
 )
 
@@ -44,6 +48,13 @@ HAS_WARNINGS = text("json_array_length(warnings) > 0")
 HAS_NO_WARNINGS = text("json_array_length(warnings) = 0")
 IS_IN_JOURNAL = text("in_journal")
 HAS_WAITED = text("waited_as IS NOT NULL")
+
+# Keys of orders. Queries use the same expressions as the indexes.
+SIZE_KEY: ColumnElement[int] = func.coalesce(column("size", BigInteger), literal_column("-1", BigInteger))
+NAME_KEY: ColumnElement[str] = func.substr(
+    column("name_folded", AnyText), literal_column("1", Integer), literal_column("200", Integer), type_=AnyText
+)
+"""The beginning of a name: PostgreSQL refuses rows whose entry in an index is longer than a third of a page."""
 
 
 def _index_where(name: str, condition: TextClause, *columns: str) -> Index:
@@ -118,6 +129,8 @@ attachments = Table(
     Column("trace_parent", AnyText, comment="W3C traceparent of the message that announced it"),
     UniqueConstraint("source", "correl_id"),
     Index(None, "first_received_at", "id"),
+    Index("ix_attachments_size_key", SIZE_KEY, "id"),
+    Index("ix_attachments_name_key", NAME_KEY, "id"),
     Index(None, "state", "first_received_at", "id"),
     Index(None, "kind", "first_received_at", "id"),
     Index(None, "source", "first_received_at", "id"),

@@ -44,10 +44,18 @@ class AttachmentFilter:
 
 
 class Page(NamedTuple, Generic[T]):
-    """One page of a listing, newest first. `next` is the cursor of the following page, None on the last page."""
+    """One page of a listing, newest first. `next` is the cursor of the following page, None on the last page. A page
+    before the last one may have fewer rows than asked for, or none."""
 
     items: list[T]
     next: str | None
+
+
+class Total(NamedTuple):
+    """A number of rows; if it `is_all` is false, there may be more."""
+
+    number: int
+    is_all: bool
 
 
 class Tallies(NamedTuple):
@@ -79,8 +87,8 @@ class ListingCatalog(Protocol):
         """Return a page of attachments. Those without a size are the smallest. Raises BadCursor, also for the cursor of
         another order."""
 
-    def count_attachments(self, which: AttachmentFilter) -> int:
-        """Return the number of attachments on all pages."""
+    def count_attachments(self, which: AttachmentFilter) -> Total:
+        """Return the number of attachments on all pages. It is a part of them where counting all would take long."""
 
     def attachment(self, attachment_id: str) -> AttachmentRecord | None:
         """Return an attachment, or None if it is unknown."""

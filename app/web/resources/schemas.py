@@ -25,7 +25,8 @@ def shown(text: str) -> str:
 
 
 class PageView(BaseModel, Generic[T]):
-    """One page, newest first (tables: by name). `next` is the `cursor` of the next page, null on the last page."""
+    """One page, newest first (tables: by name). `next` is the `cursor` of the next page, null on the last page. A page
+    before the last one may have fewer items than `limit`, or none."""
 
     items: list[T]
     next: str | None

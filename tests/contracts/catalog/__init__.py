@@ -11,6 +11,7 @@ from tests.contracts.catalog.packed import PackedRows
 from tests.contracts.catalog.retention import Retention
 from tests.contracts.catalog.round_trips import RoundTrips
 from tests.contracts.catalog.uploads import Uploads
+from tests.contracts.catalog.walking import Walking
 
 
 class CatalogContract(
@@ -24,6 +25,7 @@ class CatalogContract(
     Listing,
     Deliveries,
     Uploads,
+    Walking,
     RoundTrips,
 ):
     """Inherited by an adapter's tests, which give the fixture `catalog`: an empty one."""

@@ -52,7 +52,13 @@ def list_attachments(
         bool | None, Query(description="true: only attachments with warnings; false: only those without")
     ] = None,
     sort: Annotated[Sort, Query(description="`-` means descending; a cursor is valid for one order")] = NEWEST_FIRST,
-    count: Annotated[bool, Query(description="add the header `Total-Count`, the number of items on all pages")] = False,
+    count: Annotated[
+        bool,
+        Query(
+            description="add the header `Total-Count`, the number of items on all pages. `10000+` is a part of them: "
+            "counting ends after 10,000 rows"
+        ),
+    ] = False,
 ) -> PageView[AttachmentView]:
     """List the attachments, including those that are still being received.
 
@@ -76,7 +82,8 @@ def list_attachments(
     )
     page = gateway.catalog.attachments(which, paging.cursor, paging.limit, sort)
     if count:
-        response.headers["Total-Count"] = str(gateway.catalog.count_attachments(which))
+        total = gateway.catalog.count_attachments(which)
+        response.headers["Total-Count"] = f"{total.number}{'' if total.is_all else '+'}"
     return page_view(paging, page, lambda record: AttachmentView.of(record, caller.base))
 
 

@@ -29,6 +29,12 @@ const brief = (each) => ({
   warnings: each.warnings_count,
 });
 
+/** The number in a response, and whether it is only a part of them. */
+function counted(response) {
+  const text = response.headers.get("Total-Count");
+  return [Number.parseInt(text, 10), text.endsWith("+")];
+}
+
 /** The list by its filters, kept while another view is open. */
 let kept = null;
 
@@ -53,6 +59,7 @@ class Listing {
     this.first = 0; // the first row in view
     this.next = undefined; // the cursor of the next page; null: there is none
     this.total = null;
+    this.isPart = false; // `total` is a part of the number
     this.error = null;
     this.place = 0;
   }
@@ -74,7 +81,7 @@ class Listing {
         this.busy = false; // The list has begun anew meanwhile.
         return this.more();
       }
-      if (isFirst) this.total = Number(response.headers.get("Total-Count"));
+      if (isFirst) [this.total, this.isPart] = counted(response);
       for (const each of page.items) {
         if (this.places.has(each.id)) continue;
         this.places.set(each.id, this.items.length - this.shift);
@@ -82,6 +89,10 @@ class Listing {
       }
       this.next = page.next;
       this.error = null;
+      if (!page.items.length && this.next !== null && !this.ended) {
+        this.busy = false; // A page may end early, also without any item.
+        return this.more();
+      }
     } catch (error) {
       this.error = error;
     }
@@ -129,9 +140,8 @@ class Listing {
       }
       cursor = page.next;
     } while (!isJoined && cursor && ++pages < MOST_PAGES);
-    if (!isJoined && cursor && this.items.length) {
+    if (!isJoined && cursor && this.items.length && added.length) {
       this.isApart = true;
-      this.total -= this.fresh.length;
       this.fresh = [];
       await this.follow(isAtTop);
     } else {
@@ -147,10 +157,10 @@ class Listing {
     const { at } = this.items[Math.min(this.first, this.items.length - 1)];
     const before = new Date(Date.parse(at) + 1).toISOString();
     const [newest, inView] = await Promise.all([
-      rest.request("GET", PATH, { query: { ...this.query, limit: 1, count: true } }),
+      rest.request("GET", PATH, { query: { ...this.query, limit: 1, count: true, received_after: this.items[0].at } }),
       rest.get(PATH, { ...this.query, limit: PAGE, received_before: before }),
     ]);
-    this.newer = Math.max(0, Number(newest.headers.get("Total-Count")) - this.total);
+    [this.newer] = counted(newest);
     for (const each of inView.items) this.update(each);
   }
 
@@ -314,7 +324,7 @@ export default function Attachments({ query: given }) {
         row=${(index) => html`<${Row} item=${items[index]} />`} />
     </div>
     ${!items.length && (listing.next === undefined || listing.busy ? html`<${Loading} when=${!error} />` : html`<${Empty}>${query.announced ? "Nothing without a header" : "No attachment"} ${Object.keys(query).length ? "matches the filter" : "has arrived yet"}.</${Empty}>`)}
-    <p class="more"><span role="status">${query.announced ? `${number(all)} without a header, not known to be attachments` : plural(all, "attachment")}${items.length < all - fresh ? `, ${number(items.length)} of them loaded; the others load as you scroll` : ""}</span>
+    <p class="more"><span role="status">${listing.isPart && listing.next !== null ? "At least " : ""}${query.announced ? `${number(all)} without a header, not known to be attachments` : plural(all, "attachment")}${items.length < all - fresh ? `, ${number(items.length)} of them loaded; the others load as you scroll` : ""}</span>
       ${fresh > 0 && html`<button type="button" class="primary" onClick=${showFresh}>Show ${number(fresh)} new</button>`}
       <${Copy} text=${() => rest.curl("GET", PATH, { query })} /></p>`;
 }
