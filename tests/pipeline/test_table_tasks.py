@@ -2,14 +2,12 @@
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from app.pipeline.commit.tables import TableTask, plan
 from app.pipeline.job.job import Job, open_job
-from app.pipeline.run import spark_steps
 from app.pipeline.run.spark_steps import TABLE_TASK_COST, SparkSteps, in_shares
 from app.settings import Settings
 from tests.pipeline.tables.test_building import APP, stored
@@ -37,11 +35,3 @@ def test_files_come_in_the_order_of_their_tasks(tmp_path: Path, spark: SparkSess
     written = list(SparkSteps(spark).write_tables(opened, tasks))
     assert [each.table for each in written] == [task.table for task in tasks] == [f"WORK.T{n}" for n in range(9)]
     assert [each.file.rows for each in written] == [n % 3 + 1 for n in range(9)]
-
-
-def test_a_worker_that_writes_tables_is_initialized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[str] = []
-    monkeypatch.setattr(spark_steps, "at_task_start", lambda: called.append("start"))
-    job = Job.of(Settings.model_validate({"data": tmp_path}), str(tmp_path), in_place=False)
-    assert spark_steps.write_share(job, []) == []
-    assert called == ["start"]

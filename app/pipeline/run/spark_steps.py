@@ -32,9 +32,9 @@ from app.pipeline.commit.packages import TaskResults, rows_of
 from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.finish.finish_outcomes import Result, finish
 from app.pipeline.finish.staging_store import StagingStore
-from app.pipeline.job.job import Job, OpenJob, OpenRun, open_job
+from app.pipeline.job.job import OpenJob, OpenRun
 from app.pipeline.job.spark_session import described, is_connected
-from app.pipeline.job.workers import at_task_start, in_task
+from app.pipeline.job.workers import in_task
 from app.pipeline.read.segment_shares import Share, read_share, shares
 from app.pipeline.references.header_pass import HeaderPass, Memory
 from app.pipeline.references.message_references import (
@@ -78,6 +78,9 @@ PLACED = pa.schema(
 """Outcomes with their positions, and the number of the share of the journal that they begin in. The last share
 has number 0: the newest segments have been read last, and some are still in the cache of an object store's segments."""
 OUTCOMES_A_BATCH = 1024
+
+WRITTEN = pa.schema([pa.field("share", pa.int64(), nullable=False), pa.field("written", pa.binary(), nullable=False)])
+"""The number of a share of table tasks, and what was written for it, pickled."""
 
 TABLE_TASKS_HERE = 1
 """The largest number of tasks for tables that run in the driver: they are not worth a Spark job."""
@@ -170,33 +173,16 @@ class SparkSteps:
         if len(tasks) <= TABLE_TASKS_HERE:
             return write_in_process(opened, tasks)
         parts = in_shares(tasks, _most_shares(self._spark))
-        shared = [[tasks[at] for at in part] for part in parts]
+        step = partial(write_shares, shares=[pickle.dumps([tasks[at] for at in part]) for part in parts])
+        numbers = self._spark.range(0, len(parts), 1, len(parts))
         names = ", ".join(sorted({task.table for task in tasks}))[:_NAMES_SHOWN]
         with described(
             self._spark, f"write {len(tasks)} files of {len({task.table for task in tasks})} tables: {names}"
         ):
-            found = self._written(opened.job, shared)
+            rows = numbers.mapInArrow(in_task(opened.job, step), from_arrow_schema(WRITTEN)).toArrow().sort_by("share")
+        found = (pickle.loads(each) for each in rows.column("written").to_pylist())  # noqa: S301 - of this job
         by_task = dict(zip(chain(*parts), chain(*found), strict=True))
         return [by_task[at] for at in range(len(tasks))]
-
-    def _written(self, job: Job, shared: Sequence[Sequence[TableTask]]) -> list[list[Written]]:
-        """Return what the workers have written for each share of the tasks."""
-        if not is_connected(self._spark):
-            context = self._spark.sparkContext
-            found: list[list[Written]] = (
-                context.parallelize(shared, len(shared)).map(partial(write_share, job)).collect()
-            )
-            return found
-        packed = pa.array([pickle.dumps(share) for share in shared], pa.binary())
-        rows = pa.table({"share": pa.array(range(len(shared)), pa.int32()), "packed": packed})
-        written = (
-            self._spark.createDataFrame(rows)
-            .repartitionById(len(shared), "share")
-            .mapInArrow(partial(write_packed, job), "share int, packed binary")
-            .toArrow()
-            .sort_by("share")
-        )
-        return [pickle.loads(each) for each in written.column("packed").to_pylist()]  # noqa: S301 - of this job
 
 
 def _shuffle_partitions(spark: SparkSession) -> int:
@@ -376,18 +362,13 @@ def in_shares(tasks: Sequence[TableTask], shares: int) -> list[list[int]]:
     return made
 
 
-def write_packed(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the files of pickled shares of tasks. Yield what was written in their place."""
-    for batch in batches:
-        shares = (pickle.loads(packed) for packed in batch.column("packed").to_pylist())  # noqa: S301 - of this job
-        written = [pickle.dumps(write_share(job, share)) for share in shares]
-        yield batch.set_column(1, "packed", pa.array(written, pa.binary()))
-
-
-def write_share(job: Job, tasks: Sequence[TableTask]) -> list[Written]:
-    """Write the files of a share of tasks in a task of Spark."""
-    at_task_start()
-    return write_in_process(open_job(job), tasks)
+def write_shares(
+    opened: OpenJob, batches: Iterable[pa.RecordBatch], *, shares: Sequence[bytes]
+) -> Iterator[pa.RecordBatch]:
+    """Write the files of the pickled shares of tasks that come by their numbers. Yield rows of `WRITTEN`."""
+    for number in chain.from_iterable(batch.column("id").to_pylist() for batch in batches):
+        written = write_in_process(opened, pickle.loads(shares[number]))  # noqa: S301 - of this job
+        yield pa.RecordBatch.from_pylist([{"share": number, "written": pickle.dumps(written)}], WRITTEN)
 
 
 def write_in_process(opened: OpenJob, tasks: Sequence[TableTask]) -> list[Written]:
