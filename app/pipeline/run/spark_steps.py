@@ -19,7 +19,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from app.model.errors import GatewayError
@@ -28,7 +28,8 @@ from app.pipeline.assemble import columnar_assembly
 from app.pipeline.assemble.assemble_key import KeyOutcome, KeyState, assemble, by_key
 from app.pipeline.commit import packages, tables
 from app.pipeline.commit.commit_intent import IntendedBatch, ReprocessingWindow
-from app.pipeline.commit.packages import TaskResults, rows_of
+from app.pipeline.commit.findings import Findings, held
+from app.pipeline.commit.packages import rows_again, rows_of
 from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.finish.finish_outcomes import Result, finish
 from app.pipeline.finish.staging_store import StagingStore
@@ -64,6 +65,9 @@ messages are large, and up to a half if all are tiny."""
 
 HEADERS_AT_ONCE = 1024
 """The number of headers whose messages are fetched together."""
+
+HELD_BYTES = 16 << 20
+"""The size of the results of a batch that the driver fetches at once, those of about 50,000 attachments."""
 
 QUALITIES_AT_ONCE = 10_000
 """The number of increments of quality that are summed together."""
@@ -140,9 +144,10 @@ class SparkSteps:
             headers = headers.unionByName(self._spark.createDataFrame(known))
         return PackedRows(headers, partitions)
 
+    @contextmanager
     def assemble_and_finish(
         self, run: OpenRun, references: PackedRows, headers: PackedRows, batch: IntendedBatch, *, checked: bool
-    ) -> TaskResults:
+    ) -> Iterator[Findings]:
         rows, partitions = references
         rows = rows.filter(rows.kind != int(ReferenceKind.HEADER)).unionByName(headers.rows)
         rows = rows.repartitionById(partitions, rows.position.cast("int"))  # the number of their partition
@@ -155,7 +160,8 @@ class SparkSteps:
                 found = rows.mapInArrow(in_task(run.job, step), _RESULTS)
             else:
                 found = self._finished_by_place(run, rows, batch, checked)
-            return packages.found_in(found.toArrow())
+            with kept(found) as findings:
+                yield findings
 
     def _finished_by_place(self, run: OpenRun, rows: DataFrame, batch: IntendedBatch, checked: bool) -> DataFrame:
         """Finish attachments of an object store where most of their segments are."""
@@ -183,6 +189,30 @@ class SparkSteps:
         found = (pickle.loads(each) for each in rows.column("written").to_pylist())  # noqa: S301 - of this job
         by_task = dict(zip(chain(*parts), chain(*found), strict=True))
         return [by_task[at] for at in range(len(tasks))]
+
+
+@contextmanager
+def kept(rows: DataFrame) -> Iterator[Findings]:
+    """Make rows of `app.pipeline.commit.packages.RESULTS`, and provide them for the block as the driver reads them.
+
+    Spark's workers keep them. In each pass the driver fetches one partition after the other, a column of it. Rows that
+    are small it fetches once: then no pass needs a job.
+    """
+    rows = rows.persist()
+    try:
+        sums = functions.max("reached"), functions.max("damaged"), functions.sum("state"), functions.sum("size")
+        (found,) = rows.agg(*sums).collect()
+        reached, damaged, state, size = found
+        if size is None or size <= HELD_BYTES:
+            yield held(rows.toArrow())
+            return
+
+        def of(part: str) -> Iterator[bytes]:
+            return (row[0] for row in rows.select(part).where(rows[part].isNotNull()).toLocalIterator())
+
+        yield Findings(reached, damaged, state, of)
+    finally:
+        rows.unpersist()
 
 
 def _shuffle_partitions(spark: SparkSession) -> int:
@@ -318,7 +348,6 @@ def process_again(
     """
     store = StagingStore(opened.stores.store)
     stores = replace(opened.stores, store=store)
-    one_by_one = replace(opened.job, packing=None)
     rows = (row for batch in unpacked(batches) for row in from_batch(batch))
     outcomes = (each for key, some in by_key(rows) for each in assemble(key, some, KeyState(), opened.job.limits)[0])
     asked = (
@@ -337,9 +366,8 @@ def process_again(
                 name = result.finished and result.finished.object_name
                 yield result._replace(staged_object=store.staged_name(name) if name else None)
 
-    yield from rows_of(in_window(), one_by_one, None)
-    elsewhere = [Result(ELSEWHERE, quality) for quality in increments(quality_rows(rest))]
-    yield from rows_of(elsewhere, one_by_one, None)
+    yield from rows_again(in_window())
+    yield from rows_again(Result(ELSEWHERE, quality) for quality in increments(quality_rows(rest)))
 
 
 def is_in(window: ReprocessingWindow, outcome: KeyOutcome) -> bool:
