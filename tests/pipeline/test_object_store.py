@@ -20,13 +20,13 @@ from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.model.message import PhysicalMessage, Position, segment_name
+from app.pipeline.assemble.earlier_state import NOTHING_EARLIER
 from app.pipeline.commit import findings, packages
 from app.pipeline.commit.tables import FILES, QUALITY
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, OpenJob, open_job, open_run
 from app.pipeline.read.segment_shares import shares
 from app.pipeline.references.message_references import ReferenceKind, references
-from app.pipeline.references.retired_headers import NOTHING_RETIRED
 from app.pipeline.references.shuffle import packed
 from app.pipeline.run import batch, spark_steps
 from app.pipeline.run.spark_steps import SparkSteps
@@ -96,7 +96,7 @@ def _as_spark_does(opened: OpenJob) -> Iterator[Result]:
     read = pa.Table.from_batches(list(packed(_read(archive), PARTITIONS)))
     is_header = pc.equal(read["kind"], int(ReferenceKind.HEADER))
     headers = read.filter(is_header).sort_by([("source", "ascending"), ("position", "ascending")]).to_batches()
-    step = spark_steps.read_headers(opened, headers, retired=NOTHING_RETIRED, partitions=PARTITIONS)
+    step = spark_steps.read_headers(opened, headers, earlier=NOTHING_EARLIER, partitions=PARTITIONS)
     together = pa.concat_tables([read.filter(pc.invert(is_header)), pa.Table.from_batches(step)])
     starts = spark_steps.first_segments(opened, archive.segments()[-1].number, SHARES)
     outcomes = pa.Table.from_batches(

@@ -42,7 +42,7 @@ from adapters.sql_catalog.schema.record_rows import (
 )
 from adapters.sql_catalog.schema.state_conditions import IS_CLOSED, IS_NOT_CLOSED, becomes, can
 from app.assembly.states import CLOSED, DONE, Input, follow
-from app.codecs.sas.correlid import compared
+from app.codecs.sas.correlid import COMPARED_SIZE, KEY_SIZE, compared
 from app.model.attachment import AttachmentState
 from app.model.errors import CatalogChanged
 from app.model.records import AttachmentRecord, Checkpoint, MessageRecord, NewEvent, PartRun, QuarantineCopy
@@ -96,6 +96,11 @@ _BY_CORREL_KEY = Lookup(
         .where(_messages.c.source == _source, wanted)
         .order_by(_messages.c.correl_key, _messages.c.header_position)
     ),
+)
+_BY_MESSAGE_KEY = Lookup(
+    _messages.c.correl_key,
+    lambda wanted: select(_messages).where(_messages.c.source == _source, wanted).order_by(_messages.c.header_position),
+    behind=COMPARED_SIZE - KEY_SIZE,
 )
 _UNANNOUNCED = Lookup(
     _attachments.c.id,
@@ -158,6 +163,11 @@ class AssemblyPart(CatalogPart):
                 for row in _BY_CORREL_KEY.run(connection, some, source=source):
                     found.setdefault(row.correl_key, message_record(row))
         return found
+
+    def messages_by_key(self, source: str, keys: Sequence[bytes]) -> list[MessageRecord]:
+        with self._database.read() as connection:
+            found = [row for some in chunks(keys) for row in _BY_MESSAGE_KEY.run(connection, some, source=source)]
+        return [message_record(row) for row in found]
 
     def incomplete_messages(self) -> list[MessageRecord]:
         incomplete = select(_messages).where(_messages.c.complete_at.is_(None))

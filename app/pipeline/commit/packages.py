@@ -130,12 +130,14 @@ def rows_again(found: Iterable[Result]) -> Iterator[pa.RecordBatch]:
 
 
 def _is_plain(result: Result, known: int | None) -> bool:
-    """Tell whether a result is nothing but a new finished attachment, or messages that lack only attachments."""
+    """Tell whether a result is nothing but a new finished attachment, or new messages that lack only attachments."""
     if result.dialects is not None or result.quarantine or result.removed is not None or result.refused is not None:
         return False
+    begins = [message.header_position for message in result.messages]
+    begins += [] if result.record is None else [result.record.first_position]
+    is_new = known is None or min(begins, default=known) > known
     if result.record is None:
-        return bool(result.messages) and all(map(lacks_only_attachments, result.messages))
-    is_new = known is None or result.record.first_position > known
+        return bool(result.messages) and is_new and all(map(lacks_only_attachments, result.messages))
     is_alone = not (result.messages or result.fresh or result.has_less or result.staged_object)
     return result.finished is not None and is_new and is_alone
 

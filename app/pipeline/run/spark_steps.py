@@ -1,7 +1,8 @@
 """The steps of a batch on Spark: what the driver plans, and what each task does with its rows.
 
-Spark shuffles references twice, headers by source and all references by attachment, and never the body of a part. An
-archive that has grown since an earlier run is read as a whole, and only its new messages are committed.
+Spark shuffles references twice, headers by source and all references by attachment, and never the body of a part. A
+batch reads the segments behind the catalog's progress. What these continue comes from the catalog
+(`app.pipeline.assemble.earlier_state`).
 
 Functions of a task get the open job and Arrow batches. They do not depend on Spark.
 """
@@ -19,13 +20,20 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from app.model.errors import GatewayError
+from app.assembly.collecting import Key
+from app.assembly.machine import Assembly
+from app.codecs.sas import dialect
+from app.framing.message_events import read_event
+from app.model.errors import GatewayError, InvalidInputError
+from app.model.event import Announced
 from app.model.message import Position
 from app.pipeline.assemble import columnar_assembly
 from app.pipeline.assemble.assemble_key import KeyOutcome, KeyState, assemble, by_key
+from app.pipeline.assemble.earlier_state import EarlierState
 from app.pipeline.commit import packages, tables
 from app.pipeline.commit.commit_intent import IntendedBatch, ReprocessingWindow
 from app.pipeline.commit.findings import Findings, held
@@ -36,21 +44,20 @@ from app.pipeline.finish.staging_store import StagingStore
 from app.pipeline.job.job import OpenJob, OpenRun
 from app.pipeline.job.spark_session import described, is_connected
 from app.pipeline.job.workers import in_task
-from app.pipeline.read.segment_shares import Share, read_share, shares
+from app.pipeline.read.segment_shares import Rows, Share, read_share, shares
 from app.pipeline.references.header_pass import HeaderPass, Memory
 from app.pipeline.references.message_references import (
     SCHEMA,
     Header,
     Reference,
     ReferenceKind,
-    checked_references_at,
     from_batch,
     lost_batch,
-    references_at,
+    references_between,
     to_batch,
 )
-from app.pipeline.references.retired_headers import Retired
-from app.pipeline.references.shuffle import packed, unpacked
+from app.pipeline.references.shuffle import KEYS, packed, packed_keys, unpacked
+from app.ports import JournalArchive, Segment
 from app.service.finishing.stored_parts import messages_at
 from app.service.threads import together
 from app.tables.quality import Increment, increments, quality_rows
@@ -68,6 +75,12 @@ HEADERS_AT_ONCE = 1024
 
 HELD_BYTES = 16 << 20
 """The size of the results of a batch that the driver fetches at once, those of about 50,000 attachments."""
+
+KEYS_AT_ONCE = 10_000
+"""The number of keys that the catalog is asked for together."""
+
+NO_END = (1 << 63) - 1
+"""A packed position behind all others."""
 
 QUALITIES_AT_ONCE = 10_000
 """The number of increments of quality that are summed together."""
@@ -115,33 +128,53 @@ class SparkSteps:
         self._spark = spark
 
     @contextmanager
-    def read_references(self, run: OpenRun, last_segment: int, *, checked: bool) -> Iterator[PackedRows]:
-        """Read every segment once. Spark keeps the references during the block."""
-        segments = [segment for segment in run.archive.segments() if segment.number <= last_segment]
+    def read_references(self, run: OpenRun, batch: IntendedBatch, *, checked: bool) -> Iterator[PackedRows]:
+        after = -1 if batch.known is None else batch.known
+        numbers = range(max(Position.unpack(after).segment, 0), batch.last_segment + 1)
+        segments = [segment for segment in run.archive.segments() if segment.number in numbers]
         size = sum(segment.size for segment in segments)
         partitions = max(_shuffle_partitions(self._spark), ceil(size / PARTITION_BYTES))
-        share_bytes = min(max(size // _most_shares(self._spark), LEAST_SHARE), MOST_SHARE)
-        planned = shares(segments, share_bytes, cut=run.job.is_local, newest_first=not run.job.is_local)
-        step = partial(read_references, planned=planned, checked=checked, partitions=partitions)
-        numbers = self._spark.range(0, len(planned), 1, len(planned))
-        rows = numbers.mapInArrow(in_task(run.job, step), from_arrow_schema(SCHEMA)).persist()
+        rows = self._read(run, segments, partitions, partial(references_after, known=after, checked=checked)).persist()
         try:
             yield PackedRows(rows, partitions)
         finally:
             rows.unpersist()
 
-    def read_headers(self, run: OpenRun, references: PackedRows, retired: Retired) -> PackedRows:
+    def _read(self, run: OpenRun, segments: Sequence[Segment], partitions: int, read: Rows) -> DataFrame:
+        """Return the packed references of segments, as `read` returns them for a batch."""
+        size = sum(segment.size for segment in segments)
+        share_bytes = min(max(size // _most_shares(self._spark), LEAST_SHARE), MOST_SHARE)
+        planned = shares(segments, share_bytes, cut=run.job.is_local, newest_first=not run.job.is_local)
+        step = partial(read_references, planned=planned, read=read, partitions=partitions)
+        numbers = self._spark.range(0, len(planned), 1, max(len(planned), 1))
+        return numbers.mapInArrow(in_task(run.job, step), from_arrow_schema(SCHEMA))
+
+    def keys(self, run: OpenRun, references: PackedRows) -> Iterator[tuple[str, list[bytes]]]:
+        rows, _ = references
+        found = iter(rows.mapInArrow(in_task(run.job, keys_of), from_arrow_schema(KEYS)).toLocalIterator())
+        while some := list(islice(found, KEYS_AT_ONCE)):
+            by_source: dict[str, dict[bytes, None]] = {}
+            for row in some:
+                by_source.setdefault(row.source, {})[bytes(row.key)] = None
+            yield from ((source, list(keys)) for source, keys in by_source.items())
+
+    def read_headers(self, run: OpenRun, references: PackedRows, earlier: EarlierState) -> PackedRows:
         rows, partitions = references
-        step = partial(read_headers, retired=retired, partitions=partitions)
+        step = partial(read_headers, earlier=earlier, partitions=partitions)
         headers = (
             rows.filter(rows.kind == int(ReferenceKind.HEADER))
             .repartition(_shuffle_partitions(self._spark), "source")
             .sortWithinPartitions("source", "position")
             .mapInArrow(in_task(run.job, step), from_arrow_schema(SCHEMA))
         )
-        if retired.references:
-            known = pa.Table.from_batches(packed([to_batch(retired.references)], partitions))
+        if earlier.references:
+            known = pa.Table.from_batches(packed([to_batch(earlier.references)], partitions))
             headers = headers.unionByName(self._spark.createDataFrame(known))
+        if earlier.sought:
+            segments = [segment for segment in run.archive.segments() if segment.number in earlier.segments]
+            headers = headers.unionByName(
+                self._read(run, segments, partitions, partial(references_again, earlier=earlier))
+            )
         return PackedRows(headers, partitions)
 
     @contextmanager
@@ -230,27 +263,65 @@ def _most_shares(spark: SparkSession) -> int:
 
 
 def read_references(
-    opened: OpenJob, batches: Iterable[pa.RecordBatch], *, planned: Sequence[Share], checked: bool, partitions: int
+    opened: OpenJob, batches: Iterable[pa.RecordBatch], *, planned: Sequence[Share], read: Rows, partitions: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the references, packed, of the messages in some shares of the segments, which come by their numbers.
-
-    If bodies are `checked`, all of them are read, and compared with their checksums.
-    """
-    read = checked_references_at if checked else references_at
+    """Yield the references, packed, of the messages in some shares of the segments, which come by their numbers."""
     numbers = chain.from_iterable(batch.column("id").to_pylist() for batch in batches)
     found = (read_share(opened.archive, opened.job.journal, planned[number], read, lost_batch) for number in numbers)
     return packed(chain.from_iterable(found), partitions)
 
 
+def references_after(archive: JournalArchive, place: Position, *, known: int, checked: bool) -> pa.RecordBatch | None:
+    """Return references to the messages of a batch after the packed position `known`.
+
+    If bodies are `checked`, all of them are read, and compared with their checksums.
+    """
+    return references_between(archive, place, known, NO_END, checked=checked)
+
+
+def references_again(archive: JournalArchive, place: Position, *, earlier: EarlierState) -> pa.RecordBatch | None:
+    """Return the references to sought keys among the messages of a batch that an earlier one has committed."""
+    found = references_between(archive, place, -1, earlier.known, checked=False)
+    if found is None:
+        return None
+    keys = zip(found.column("source").to_pylist(), found.column("key").to_pylist(), strict=True)
+    return found.filter(pa.array([key in earlier.sought for key in keys], pa.bool_()))
+
+
+def keys_of(opened: OpenJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the keys of references, as rows of `KEYS`: packed ones, and those that headers announce.
+
+    A header is read in the dialects that the headers before it in this task have in common. The keys do not depend on
+    them.
+    """
+    common: dict[str, int] = {}
+    for batch in batches:
+        yield from packed_keys([batch])
+        found: dict[Key, None] = {}
+        for header in from_batch(batch.filter(pc.equal(batch.column("kind"), int(ReferenceKind.HEADER)))):
+            assert isinstance(header, Header)
+            source = header.source
+            known = opened.job.configured_dialects(source) or common.get(source, dialect.ALL)
+            try:
+                event = read_event(opened.stores.described(header.message), known)
+            except InvalidInputError:
+                continue
+            assert isinstance(event, Announced)
+            common[source] = dialect.narrow(known, event.dialects)
+            found.update(dict.fromkeys(Assembly.keys(source, event)))
+        if found:
+            yield pa.RecordBatch.from_arrays([pa.array(each) for each in zip(*found, strict=True)], schema=KEYS)
+
+
 def read_headers(
-    opened: OpenJob, batches: Iterable[pa.RecordBatch], *, retired: Retired, partitions: int
+    opened: OpenJob, batches: Iterable[pa.RecordBatch], *, earlier: EarlierState, partitions: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the references, packed, to the content of headers, which are sorted by source and position."""
 
     def found() -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in from_batch(batch) if isinstance(row, Header))
         for source, headers in groupby(rows, attrgetter("source")):
-            header_pass = _header_pass(opened, source, retired.remembered(source))
+            header_pass = _header_pass(opened, source, earlier.remembered(source))
             read = chain.from_iterable(header_pass.read(header.position, header.message) for header in headers)
             while some := list(islice(read, HEADERS_AT_ONCE)):
                 yield to_batch(some)
