@@ -12,12 +12,13 @@ from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.model.message import Position
 from app.pipeline.assemble.earlier_state import NOTHING_EARLIER, EarlierState, Keys
-from app.pipeline.commit import packages
+from app.pipeline.commit import findings, packages
 from app.pipeline.commit import tables as building
 from app.pipeline.commit.commit import CommittedBatch, Committer
 from app.pipeline.commit.commit_intent import IntendedBatch
-from app.pipeline.commit.packages import TaskResults
+from app.pipeline.commit.findings import Findings
 from app.pipeline.commit.tables import TableTask, Written
+from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, OpenJob, OpenRun, open_run
 from app.pipeline.read.segment_shares import Rows, shares
 from app.pipeline.references.message_references import SCHEMA, ReferenceKind, to_batch
@@ -56,6 +57,7 @@ class LocalSteps:
         again = self._read(run, earlier.segments, partial(spark_steps.references_again, earlier=earlier))
         return [*spark_steps.read_headers(run, in_order, earlier=earlier, partitions=1), *known, *again]
 
+    @contextmanager
     def assemble_and_finish(
         self,
         run: OpenRun,
@@ -64,7 +66,7 @@ class LocalSteps:
         batch: IntendedBatch,
         *,
         checked: bool,
-    ) -> TaskResults:
+    ) -> Iterator[Findings]:
         rows = pa.Table.from_batches([*references, *headers], SCHEMA).filter(
             pc.field("kind") == int(ReferenceKind.PACKED)
         )
@@ -72,7 +74,7 @@ class LocalSteps:
             results = spark_steps.process_again(run, rows.to_batches(), window=batch.again)
         else:
             results = spark_steps.assemble_and_finish(run, rows.to_batches(), known=batch.known, checked=checked)
-        return packages.found_in(pa.Table.from_batches(results, packages.RESULTS))
+        yield findings.held(pa.Table.from_batches(results, packages.RESULTS))
 
     def write_tables(self, opened: OpenJob, tasks: Sequence[TableTask]) -> Iterable[Written]:
         assert opened.tables is not None
@@ -83,14 +85,20 @@ def committer_of(run: OpenRun) -> Committer:
     return Committer(run, partial(LocalSteps().write_tables, run))
 
 
-def found_up_to(run: OpenRun, last_segment: int, known: int | None) -> TaskResults:
+def found_up_to(run: OpenRun, last_segment: int, known: int | None) -> Findings:
     """Return the results of the messages after the packed position `known` up to a segment."""
     steps, intended = LocalSteps(), IntendedBatch("", last_segment, known)
     with steps.read_references(run, intended, checked=False) as references:
         headers = steps.read_headers(
             run, references, earlier_state(run, intended, partial(steps.keys, run, references))
         )
-        return steps.assemble_and_finish(run, references, headers, intended, checked=False)
+        with steps.assemble_and_finish(run, references, headers, intended, checked=False) as found:
+            return found
+
+
+def findings_of(results: Iterable[Result], job: Job) -> Findings:
+    """Return results as tasks would hand them over."""
+    return findings.held(pa.Table.from_batches(packages.rows_of(results, job, None), packages.RESULTS))
 
 
 def run_batch(

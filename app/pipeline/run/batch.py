@@ -31,10 +31,10 @@ from app.pipeline.assemble.earlier_state import (
     of_gone_headers,
 )
 from app.pipeline.commit import commit_intent as intents
-from app.pipeline.commit.archive_ownership import claim, warn_of_lacking_rows
+from app.pipeline.commit.archive_ownership import claim, marked, warn_of_lacking_rows
 from app.pipeline.commit.commit import CommittedBatch, Committer
 from app.pipeline.commit.commit_intent import IntendedBatch, ReprocessingWindow
-from app.pipeline.commit.packages import TaskResults
+from app.pipeline.commit.findings import Findings
 from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.job.job import OpenJob, OpenRun
 from app.pipeline.read.segment_gaps import Gaps, missing_segments, spoken
@@ -66,8 +66,8 @@ class Steps(Protocol[Rows]):
 
     def assemble_and_finish(
         self, run: OpenRun, references: Rows, headers: Rows, batch: IntendedBatch, *, checked: bool
-    ) -> TaskResults:
-        """Assemble the attachments of a batch, finish their content, and return the results.
+    ) -> AbstractContextManager[Findings]:
+        """Assemble the attachments of a batch, finish their content, and provide the results for the block.
 
         If bodies were not `checked`, the results may be `damaged`.
         """
@@ -123,9 +123,9 @@ def process(steps: Steps[Rows], run: OpenRun, batch: IntendedBatch, *, checked: 
         with steps.read_references(run, batch, checked=checked) as references:
             earlier = earlier_state(run, batch, partial(steps.keys, run, references))
             headers = steps.read_headers(run, references, earlier)
-            found = steps.assemble_and_finish(run, references, headers, batch, checked=checked)
-        if checked or not found.damaged:
-            return committer.commit(found, batch)
+            with steps.assemble_and_finish(run, references, headers, batch, checked=checked) as found:
+                if checked or not found.damaged:
+                    return committer.commit(found, batch)
         log.warning("damage_found", journal=run.job.journal, last_segment=batch.last_segment)
         checked = True
 
@@ -204,11 +204,14 @@ def unfinished(run: OpenRun) -> Iterator[IntendedBatch]:
 
 
 def _ahead(tables: TableStore | None, journal: str, progress: int | None) -> int | None:
-    """Return the last transaction of the tables if the catalog has not reached it."""
+    """Return the last transaction of the tables if the catalog has not reached it.
+
+    Other tables are not asked than those that show all transactions: a run takes as long however many there are.
+    """
     if tables is None:
         return None
     ours = application(journal)
-    reached = [number for name in tables.names() if (number := tables.reached(name, ours)) is not None]
+    reached = [number for name in marked(tables) if (number := tables.reached(name, ours)) is not None]
     return max((number for number in reached if progress is None or number > progress), default=None)
 
 

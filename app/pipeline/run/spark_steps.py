@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from app.assembly.collecting import Key
@@ -36,13 +36,14 @@ from app.pipeline.assemble.assemble_key import KeyOutcome, KeyState, assemble, b
 from app.pipeline.assemble.earlier_state import EarlierState
 from app.pipeline.commit import packages, tables
 from app.pipeline.commit.commit_intent import IntendedBatch, ReprocessingWindow
-from app.pipeline.commit.packages import TaskResults, rows_of
+from app.pipeline.commit.findings import Findings, held
+from app.pipeline.commit.packages import rows_again, rows_of
 from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.finish.finish_outcomes import Result, finish
 from app.pipeline.finish.staging_store import StagingStore
-from app.pipeline.job.job import Job, OpenJob, OpenRun, open_job
+from app.pipeline.job.job import OpenJob, OpenRun
 from app.pipeline.job.spark_session import described, is_connected
-from app.pipeline.job.workers import at_task_start, in_task
+from app.pipeline.job.workers import in_task
 from app.pipeline.read.segment_shares import Rows, Share, read_share, shares
 from app.pipeline.references.header_pass import HeaderPass, Memory
 from app.pipeline.references.message_references import (
@@ -72,6 +73,9 @@ messages are large, and up to a half if all are tiny."""
 HEADERS_AT_ONCE = 1024
 """The number of headers whose messages are fetched together."""
 
+HELD_BYTES = 16 << 20
+"""The size of the results of a batch that the driver fetches at once, those of about 50,000 attachments."""
+
 KEYS_AT_ONCE = 10_000
 """The number of keys that the catalog is asked for together."""
 
@@ -91,6 +95,9 @@ PLACED = pa.schema(
 """Outcomes with their positions, and the number of the share of the journal that they begin in. The last share
 has number 0: the newest segments have been read last, and some are still in the cache of an object store's segments."""
 OUTCOMES_A_BATCH = 1024
+
+WRITTEN = pa.schema([pa.field("share", pa.int64(), nullable=False), pa.field("written", pa.binary(), nullable=False)])
+"""The number of a share of table tasks, and what was written for it, pickled."""
 
 TABLE_TASKS_HERE = 1
 """The largest number of tasks for tables that run in the driver: they are not worth a Spark job."""
@@ -170,9 +177,10 @@ class SparkSteps:
             )
         return PackedRows(headers, partitions)
 
+    @contextmanager
     def assemble_and_finish(
         self, run: OpenRun, references: PackedRows, headers: PackedRows, batch: IntendedBatch, *, checked: bool
-    ) -> TaskResults:
+    ) -> Iterator[Findings]:
         rows, partitions = references
         rows = rows.filter(rows.kind != int(ReferenceKind.HEADER)).unionByName(headers.rows)
         rows = rows.repartitionById(partitions, rows.position.cast("int"))  # the number of their partition
@@ -185,7 +193,8 @@ class SparkSteps:
                 found = rows.mapInArrow(in_task(run.job, step), _RESULTS)
             else:
                 found = self._finished_by_place(run, rows, batch, checked)
-            return packages.found_in(found.toArrow())
+            with kept(found) as findings:
+                yield findings
 
     def _finished_by_place(self, run: OpenRun, rows: DataFrame, batch: IntendedBatch, checked: bool) -> DataFrame:
         """Finish attachments of an object store where most of their segments are."""
@@ -203,33 +212,40 @@ class SparkSteps:
         if len(tasks) <= TABLE_TASKS_HERE:
             return write_in_process(opened, tasks)
         parts = in_shares(tasks, _most_shares(self._spark))
-        shared = [[tasks[at] for at in part] for part in parts]
+        step = partial(write_shares, shares=[pickle.dumps([tasks[at] for at in part]) for part in parts])
+        numbers = self._spark.range(0, len(parts), 1, len(parts))
         names = ", ".join(sorted({task.table for task in tasks}))[:_NAMES_SHOWN]
         with described(
             self._spark, f"write {len(tasks)} files of {len({task.table for task in tasks})} tables: {names}"
         ):
-            found = self._written(opened.job, shared)
+            rows = numbers.mapInArrow(in_task(opened.job, step), from_arrow_schema(WRITTEN)).toArrow().sort_by("share")
+        found = (pickle.loads(each) for each in rows.column("written").to_pylist())  # noqa: S301 - of this job
         by_task = dict(zip(chain(*parts), chain(*found), strict=True))
         return [by_task[at] for at in range(len(tasks))]
 
-    def _written(self, job: Job, shared: Sequence[Sequence[TableTask]]) -> list[list[Written]]:
-        """Return what the workers have written for each share of the tasks."""
-        if not is_connected(self._spark):
-            context = self._spark.sparkContext
-            found: list[list[Written]] = (
-                context.parallelize(shared, len(shared)).map(partial(write_share, job)).collect()
-            )
-            return found
-        packed = pa.array([pickle.dumps(share) for share in shared], pa.binary())
-        rows = pa.table({"share": pa.array(range(len(shared)), pa.int32()), "packed": packed})
-        written = (
-            self._spark.createDataFrame(rows)
-            .repartitionById(len(shared), "share")
-            .mapInArrow(partial(write_packed, job), "share int, packed binary")
-            .toArrow()
-            .sort_by("share")
-        )
-        return [pickle.loads(each) for each in written.column("packed").to_pylist()]  # noqa: S301 - of this job
+
+@contextmanager
+def kept(rows: DataFrame) -> Iterator[Findings]:
+    """Make rows of `app.pipeline.commit.packages.RESULTS`, and provide them for the block as the driver reads them.
+
+    Spark's workers keep them. In each pass the driver fetches one partition after the other, a column of it. Rows that
+    are small it fetches once: then no pass needs a job.
+    """
+    rows = rows.persist()
+    try:
+        sums = functions.max("reached"), functions.max("damaged"), functions.sum("state"), functions.sum("size")
+        (found,) = rows.agg(*sums).collect()
+        reached, damaged, state, size = found
+        if size is None or size <= HELD_BYTES:
+            yield held(rows.toArrow())
+            return
+
+        def of(part: str) -> Iterator[bytes]:
+            return (row[0] for row in rows.select(part).where(rows[part].isNotNull()).toLocalIterator())
+
+        yield Findings(reached, damaged, state, of)
+    finally:
+        rows.unpersist()
 
 
 def _shuffle_partitions(spark: SparkSession) -> int:
@@ -403,7 +419,6 @@ def process_again(
     """
     store = StagingStore(opened.stores.store)
     stores = replace(opened.stores, store=store)
-    one_by_one = replace(opened.job, packing=None)
     rows = (row for batch in unpacked(batches) for row in from_batch(batch))
     outcomes = (each for key, some in by_key(rows) for each in assemble(key, some, KeyState(), opened.job.limits)[0])
     asked = (
@@ -422,9 +437,8 @@ def process_again(
                 name = result.finished and result.finished.object_name
                 yield result._replace(staged_object=store.staged_name(name) if name else None)
 
-    yield from rows_of(in_window(), one_by_one, None)
-    elsewhere = [Result(ELSEWHERE, quality) for quality in increments(quality_rows(rest))]
-    yield from rows_of(elsewhere, one_by_one, None)
+    yield from rows_again(in_window())
+    yield from rows_again(Result(ELSEWHERE, quality) for quality in increments(quality_rows(rest)))
 
 
 def is_in(window: ReprocessingWindow, outcome: KeyOutcome) -> bool:
@@ -447,18 +461,13 @@ def in_shares(tasks: Sequence[TableTask], shares: int) -> list[list[int]]:
     return made
 
 
-def write_packed(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the files of pickled shares of tasks. Yield what was written in their place."""
-    for batch in batches:
-        shares = (pickle.loads(packed) for packed in batch.column("packed").to_pylist())  # noqa: S301 - of this job
-        written = [pickle.dumps(write_share(job, share)) for share in shares]
-        yield batch.set_column(1, "packed", pa.array(written, pa.binary()))
-
-
-def write_share(job: Job, tasks: Sequence[TableTask]) -> list[Written]:
-    """Write the files of a share of tasks in a task of Spark."""
-    at_task_start()
-    return write_in_process(open_job(job), tasks)
+def write_shares(
+    opened: OpenJob, batches: Iterable[pa.RecordBatch], *, shares: Sequence[bytes]
+) -> Iterator[pa.RecordBatch]:
+    """Write the files of the pickled shares of tasks that come by their numbers. Yield rows of `WRITTEN`."""
+    for number in chain.from_iterable(batch.column("id").to_pylist() for batch in batches):
+        written = write_in_process(opened, pickle.loads(shares[number]))  # noqa: S301 - of this job
+        yield pa.RecordBatch.from_pylist([{"share": number, "written": pickle.dumps(written)}], WRITTEN)
 
 
 def write_in_process(opened: OpenJob, tasks: Sequence[TableTask]) -> list[Written]:

@@ -1,6 +1,6 @@
 """Assembly: checkpoints of what is known of unfinished attachments, and where their parts lie in the journal."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from app.model.records import AttachmentRecord, Checkpoint, Extent, MessageRecord, PartRun
@@ -43,6 +43,12 @@ class AssemblyCatalog(Protocol):
         meanwhile: such a row keeps its state. Every row keeps what finishing wrote (size, sha256, content type,
         storage, object name, finished_at, observations, variables). Only an expired attachment is revived. `progress`
         never goes back. A quarantine entry that exists already takes the new reason and is kept again.
+        """
+
+    def checkpoints(self, checkpoints: Iterable[Checkpoint]) -> set[str]:
+        """Write checkpoints one after the other, all of them or nothing, as `checkpoint` does.
+
+        They are taken one at a time, while nobody else can write.
         """
 
 
