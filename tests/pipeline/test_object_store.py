@@ -34,6 +34,7 @@ from app.ports import JournalArchive
 from app.settings import Settings
 from app.testing.host_results import PATIENT, assert_same, settings, tables_at, where_configured
 from tests.support import mixed_journal
+from tests.support.local_steps import read_headers
 from tests.support.object_server import Bucket
 from tests.support.sas_client import Program, binary_file, message
 
@@ -95,8 +96,7 @@ def _as_spark_does(opened: OpenJob) -> Iterator[Result]:
     archive = opened.archive
     read = pa.Table.from_batches(list(packed(_read(archive), PARTITIONS)))
     is_header = pc.equal(read["kind"], int(ReferenceKind.HEADER))
-    headers = read.filter(is_header).sort_by([("source", "ascending"), ("position", "ascending")]).to_batches()
-    step = spark_steps.read_headers(opened, headers, earlier=NOTHING_EARLIER, partitions=PARTITIONS)
+    step = read_headers(opened, read.filter(is_header), NOTHING_EARLIER, PARTITIONS)
     together = pa.concat_tables([read.filter(pc.invert(is_header)), pa.Table.from_batches(step)])
     starts = spark_steps.first_segments(opened, archive.segments()[-1].number, SHARES)
     outcomes = pa.Table.from_batches(

@@ -20,7 +20,7 @@ from app.pipeline.commit import findings
 from app.pipeline.finish import finish_outcomes
 from app.pipeline.job.job import Job, open_job
 from app.pipeline.references.header_pass import Remembered
-from app.pipeline.run import spark_steps
+from app.pipeline.run import header_steps, spark_steps
 from app.settings import Settings
 from app.testing.reference_passes import Announcing, all_references, journalled
 from tests.support import mixed_journal
@@ -62,7 +62,7 @@ def test_a_header_that_is_gone_fails_its_job(tmp_path: Path) -> None:
     with closing(ArrowJournal(tmp_path / "journal")) as journal:
         journal.retire(1)
     with pytest.raises(GatewayError, match=r"segment 1 of .* is gone"):
-        list(spark_steps.fetch_headers(open_job(job(tmp_path)), "s", [Position(1, 0, 0).pack()], Remembered()))
+        list(header_steps.fetch_headers(open_job(job(tmp_path)), "s", [Position(1, 0, 0).pack()], Remembered()))
 
 
 def test_results_do_not_depend_on_how_many_are_made_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

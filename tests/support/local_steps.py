@@ -21,11 +21,25 @@ from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, OpenJob, OpenRun, open_run
 from app.pipeline.read.segment_shares import Rows, shares
+from app.pipeline.references.header_plan import POSITIONS, SEGMENTS, HeaderPlan
 from app.pipeline.references.message_references import SCHEMA, ReferenceKind, to_batch
 from app.pipeline.references.shuffle import packed
-from app.pipeline.run import batch, spark_steps
+from app.pipeline.run import batch, header_steps, spark_steps
 from app.pipeline.run.batch import ReprocessingScope, earlier_state
 from app.testing.host_results import settings
+
+
+def read_headers(opened: OpenJob, rows: pa.Table, earlier: EarlierState, partitions: int) -> Iterator[pa.RecordBatch]:
+    """Read the rows of headers: those that need no order one way, all others another."""
+    headers = rows.to_batches()
+    segments = pa.Table.from_batches(header_steps.segments_of_headers(opened, headers), SEGMENTS)
+    keys = [*header_steps.keys_of_headers(opened, headers, partitions=1)]
+    contested = pa.Table.from_batches(header_steps.contested_positions(opened, keys, known=earlier.keys), POSITIONS)
+    plan = HeaderPlan.of(segments, earlier.dialects, frozenset(contested.column("position").to_pylist()))
+    yield from header_steps.read_headers(opened, headers, plan=plan, partitions=partitions)
+    chosen = pa.Table.from_batches(header_steps.headers_in_order(opened, headers, plan=plan), SCHEMA)
+    in_order = chosen.sort_by([("source", "ascending"), ("position", "ascending")]).to_batches()
+    yield from header_steps.read_in_order(opened, in_order, earlier=earlier, partitions=partitions)
 
 
 class LocalSteps:
@@ -44,7 +58,7 @@ class LocalSteps:
         return [*spark_steps.read_references(run, [wanted], planned=planned, read=read, partitions=1)]
 
     def keys(self, run: OpenRun, references: list[pa.RecordBatch]) -> Keys:
-        for rows in spark_steps.keys_of(run, references):
+        for rows in header_steps.keys_of(run, references):
             for source, key in zip(*(column.to_pylist() for column in rows.columns), strict=True):
                 yield source, [key]
 
@@ -52,10 +66,9 @@ class LocalSteps:
         self, run: OpenRun, references: list[pa.RecordBatch], earlier: EarlierState = NOTHING_EARLIER
     ) -> list[pa.RecordBatch]:
         rows = pa.Table.from_batches(references, SCHEMA).filter(pc.field("kind") == int(ReferenceKind.HEADER))
-        in_order = rows.sort_by([("source", "ascending"), ("position", "ascending")]).to_batches()
         known = packed([to_batch(earlier.references)], 1) if earlier.references else ()
         again = self._read(run, earlier.segments, partial(spark_steps.references_again, earlier=earlier))
-        return [*spark_steps.read_headers(run, in_order, earlier=earlier, partitions=1), *known, *again]
+        return [*read_headers(run, rows, earlier, 1), *known, *again]
 
     @contextmanager
     def assemble_and_finish(

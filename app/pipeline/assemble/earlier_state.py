@@ -53,6 +53,11 @@ class EarlierState(NamedTuple):
     segments: frozenset[int] = frozenset()
     known: int = -1
 
+    @property
+    def keys(self) -> frozenset[Key]:
+        """Return the keys under which something is known."""
+        return frozenset((each.source, each.key) for each in self.references)
+
     def remembered(self, source: str) -> Remembered:
         """Return what earlier headers of a source have announced."""
         memory = Remembered(self.dialects.get(source))

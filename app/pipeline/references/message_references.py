@@ -59,8 +59,8 @@ SCHEMA = pa.schema(
     ]
 )
 """References by column. `sizes` (int32) and `received_at` (int64, µs) hold a number for each message, in the machine's
-byte order. `first` is the sequence number of the first of `SequencedParts`. `detail` has the other fields of a kind,
-pickled: the job that reads them has written them."""
+byte order. `first` is the sequence number of the first of `SequencedParts`, and the dialects of a `Header`. `detail`
+has the other fields of a kind, pickled: the job that reads them has written them."""
 
 
 class ReferenceKind(IntEnum):
@@ -82,6 +82,7 @@ class ReferenceKind(IntEnum):
     and its CCSID. It is read as a `MessageEvent`."""
     PACKED = 11
     HELD = 12
+    HEADER_KEY = 13
 
 
 @dataclass(slots=True)
@@ -137,14 +138,31 @@ class MessageEvent(Reference):
 
 @dataclass(slots=True)
 class Header(Reference):
-    """An attachment header, which is still to be read; its message, whose body is small."""
+    """An attachment header, which is still to be read; its message, whose body is small.
+
+    In a batch it has the `keys` under which it announces something, and `dialects`
+    (`app.pipeline.references.header_plan`).
+    """
 
     kind = ReferenceKind.HEADER
 
     message: PhysicalMessage
+    keys: tuple[bytes, ...] = ()
+    dialects: int = 0
+
+    @property
+    def first(self) -> int:
+        return self.dialects
 
     def detail(self) -> bytes:
-        return pickle.dumps(self.message)
+        return pickle.dumps((self.message, self.keys))
+
+
+@dataclass(slots=True)
+class HeaderKey(Reference):
+    """A key under which the header at a position announces something."""
+
+    kind = ReferenceKind.HEADER_KEY
 
 
 @dataclass(slots=True)
@@ -280,6 +298,9 @@ def from_row(row: Iterable[Any]) -> Reference:
         return AttachmentClaim(
             *place, Claim(message, ordinal, AttachmentDefinition(*definition), dialects, trace_parent)
         )
+    if kind == ReferenceKind.HEADER:
+        message, keys = _unpacked(detail)
+        return Header(*place, message, keys, first)
     if kind in _OF_MANY_VALUES:
         return _OF_MANY_VALUES[kind](*place, *_unpacked(detail))
     return _OF_ONE_VALUE[kind](*place, _unpacked(detail))
@@ -289,7 +310,7 @@ UNSEQUENCED = (ReferenceKind.COUNT, ReferenceKind.ANSWER)
 """The kinds of the rows that are found by columns for unsequenced messages."""
 
 _OF_ONE_VALUE: Mapping[int, Callable[..., Reference]] = {
-    each.kind: each for each in (MessageEvent, Header, MessageBegun, RepeatedHeader, CommonDialects)
+    each.kind: each for each in (MessageEvent, MessageBegun, RepeatedHeader, CommonDialects)
 }
 
 _OF_MANY_VALUES: Mapping[int, Callable[..., Reference]] = {each.kind: each for each in (RefusedMessage, HeldState)}

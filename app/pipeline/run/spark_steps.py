@@ -14,22 +14,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from heapq import heapreplace
-from itertools import chain, groupby, islice
+from itertools import chain, islice
 from math import ceil
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from app.assembly.collecting import Key
-from app.assembly.machine import Assembly
-from app.codecs.sas import dialect
-from app.framing.message_events import read_event
-from app.model.errors import GatewayError, InvalidInputError
-from app.model.event import Announced
 from app.model.message import Position
 from app.pipeline.assemble import columnar_assembly
 from app.pipeline.assemble.assemble_key import KeyOutcome, KeyState, assemble, by_key
@@ -45,20 +37,18 @@ from app.pipeline.job.job import OpenJob, OpenRun
 from app.pipeline.job.spark_session import described, is_connected
 from app.pipeline.job.workers import in_task
 from app.pipeline.read.segment_shares import Rows, Share, read_share, shares
-from app.pipeline.references.header_pass import HeaderPass, Memory
+from app.pipeline.references.header_plan import POSITIONS, SEGMENTS, HeaderPlan, with_keys
 from app.pipeline.references.message_references import (
     SCHEMA,
-    Header,
-    Reference,
     ReferenceKind,
     from_batch,
     lost_batch,
     references_between,
     to_batch,
 )
-from app.pipeline.references.shuffle import KEYS, packed, packed_keys, unpacked
+from app.pipeline.references.shuffle import KEYS, packed, unpacked
+from app.pipeline.run import header_steps
 from app.ports import JournalArchive, Segment
-from app.service.finishing.stored_parts import messages_at
 from app.service.threads import together
 from app.tables.quality import Increment, increments, quality_rows
 
@@ -69,9 +59,6 @@ LEAST_SHARE, MOST_SHARE = 8 << 20, 256 << 20
 PARTITION_BYTES = 512 << 20
 """The size of the segments, in bytes, whose references one task may hold in memory. They take a hundredth of it if
 messages are large, and up to a half if all are tiny."""
-
-HEADERS_AT_ONCE = 1024
-"""The number of headers whose messages are fetched together."""
 
 HELD_BYTES = 16 << 20
 """The size of the results of a batch that the driver fetches at once, those of about 50,000 attachments."""
@@ -111,6 +98,7 @@ TABLE_TASK_COST = 256 << 10
 _NAMES_SHOWN = 200
 """Characters of the names of tables in the description of a job."""
 
+_REFERENCES = from_arrow_schema(SCHEMA)
 _RESULTS = from_arrow_schema(packages.RESULTS)
 
 
@@ -147,35 +135,58 @@ class SparkSteps:
         planned = shares(segments, share_bytes, cut=run.job.is_local, newest_first=not run.job.is_local)
         step = partial(read_references, planned=planned, read=read, partitions=partitions)
         numbers = self._spark.range(0, len(planned), 1, max(len(planned), 1))
-        return numbers.mapInArrow(in_task(run.job, step), from_arrow_schema(SCHEMA))
+        return numbers.mapInArrow(in_task(run.job, step), _REFERENCES)
 
     def keys(self, run: OpenRun, references: PackedRows) -> Iterator[tuple[str, list[bytes]]]:
         rows, _ = references
-        found = iter(rows.mapInArrow(in_task(run.job, keys_of), from_arrow_schema(KEYS)).toLocalIterator())
+        keys = rows.mapInArrow(in_task(run.job, header_steps.keys_of), from_arrow_schema(KEYS))
+        found = iter(keys.toLocalIterator())
         while some := list(islice(found, KEYS_AT_ONCE)):
             by_source: dict[str, dict[bytes, None]] = {}
             for row in some:
                 by_source.setdefault(row.source, {})[bytes(row.key)] = None
-            yield from ((source, list(keys)) for source, keys in by_source.items())
+            yield from ((source, list(wanted)) for source, wanted in by_source.items())
 
     def read_headers(self, run: OpenRun, references: PackedRows, earlier: EarlierState) -> PackedRows:
         rows, partitions = references
-        step = partial(read_headers, earlier=earlier, partitions=partitions)
-        headers = (
-            rows.filter(rows.kind == int(ReferenceKind.HEADER))
-            .repartition(_shuffle_partitions(self._spark), "source")
-            .sortWithinPartitions("source", "position")
-            .mapInArrow(in_task(run.job, step), from_arrow_schema(SCHEMA))
-        )
+        rows = rows.filter(rows.kind == int(ReferenceKind.HEADER))
+        plan = self._header_plan(run, PackedRows(rows, partitions), earlier)
+        step = partial(header_steps.read_headers, plan=plan, partitions=partitions)
+        found = rows.mapInArrow(in_task(run.job, step), _REFERENCES)
+        if plan.needs_order:
+            choose = partial(header_steps.headers_in_order, plan=plan)
+            step = partial(header_steps.read_in_order, earlier=earlier, partitions=partitions)
+            ordered = (
+                rows.mapInArrow(in_task(run.job, choose), _REFERENCES)
+                .repartition(_shuffle_partitions(self._spark), "source")
+                .sortWithinPartitions("source", "position")
+                .mapInArrow(in_task(run.job, step), _REFERENCES)
+            )
+            found = found.unionByName(ordered)
         if earlier.references:
             known = pa.Table.from_batches(packed([to_batch(earlier.references)], partitions))
-            headers = headers.unionByName(self._spark.createDataFrame(known))
+            found = found.unionByName(self._spark.createDataFrame(known))
         if earlier.sought:
             segments = [segment for segment in run.archive.segments() if segment.number in earlier.segments]
-            headers = headers.unionByName(
-                self._read(run, segments, partitions, partial(references_again, earlier=earlier))
-            )
-        return PackedRows(headers, partitions)
+            again = partial(references_again, earlier=earlier)
+            found = found.unionByName(self._read(run, segments, partitions, again))
+        return PackedRows(found, partitions)
+
+    def _header_plan(self, run: OpenRun, headers: PackedRows, earlier: EarlierState) -> HeaderPlan:
+        rows, partitions = headers
+        segments = rows.mapInArrow(in_task(run.job, header_steps.segments_of_headers), from_arrow_schema(SEGMENTS))
+        found = segments.toArrow()
+        if not found.num_rows:
+            return HeaderPlan.of(found, {}, frozenset())
+        keys = partial(header_steps.keys_of_headers, partitions=partitions)
+        choose = partial(header_steps.contested_positions, known=earlier.keys)
+        contested = (
+            rows.mapInArrow(in_task(run.job, keys), _REFERENCES)
+            .repartitionById(partitions, functions.col("position").cast("int"))
+            .mapInArrow(in_task(run.job, choose), from_arrow_schema(POSITIONS))
+            .toArrow()
+        )
+        return HeaderPlan.of(found, earlier.dialects, frozenset(contested.column("position").to_pylist()))
 
     @contextmanager
     def assemble_and_finish(
@@ -268,7 +279,8 @@ def read_references(
     """Yield the references, packed, of the messages in some shares of the segments, which come by their numbers."""
     numbers = chain.from_iterable(batch.column("id").to_pylist() for batch in batches)
     found = (read_share(opened.archive, opened.job.journal, planned[number], read, lost_batch) for number in numbers)
-    return packed(chain.from_iterable(found), partitions)
+    described, configured = opened.stores.described, opened.job.configured_dialects
+    return packed(with_keys(chain.from_iterable(found), described, configured), partitions)
 
 
 def references_after(archive: JournalArchive, place: Position, *, known: int, checked: bool) -> pa.RecordBatch | None:
@@ -286,69 +298,6 @@ def references_again(archive: JournalArchive, place: Position, *, earlier: Earli
         return None
     keys = zip(found.column("source").to_pylist(), found.column("key").to_pylist(), strict=True)
     return found.filter(pa.array([key in earlier.sought for key in keys], pa.bool_()))
-
-
-def keys_of(opened: OpenJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the keys of references, as rows of `KEYS`: packed ones, and those that headers announce.
-
-    A header is read in the dialects that the headers before it in this task have in common. The keys do not depend on
-    them.
-    """
-    common: dict[str, int] = {}
-    for batch in batches:
-        yield from packed_keys([batch])
-        found: dict[Key, None] = {}
-        for header in from_batch(batch.filter(pc.equal(batch.column("kind"), int(ReferenceKind.HEADER)))):
-            assert isinstance(header, Header)
-            source = header.source
-            known = opened.job.configured_dialects(source) or common.get(source, dialect.ALL)
-            try:
-                event = read_event(opened.stores.described(header.message), known)
-            except InvalidInputError:
-                continue
-            assert isinstance(event, Announced)
-            common[source] = dialect.narrow(known, event.dialects)
-            found.update(dict.fromkeys(Assembly.keys(source, event)))
-        if found:
-            yield pa.RecordBatch.from_arrays([pa.array(each) for each in zip(*found, strict=True)], schema=KEYS)
-
-
-def read_headers(
-    opened: OpenJob, batches: Iterable[pa.RecordBatch], *, earlier: EarlierState, partitions: int
-) -> Iterator[pa.RecordBatch]:
-    """Yield the references, packed, to the content of headers, which are sorted by source and position."""
-
-    def found() -> Iterator[pa.RecordBatch]:
-        rows = (row for batch in batches for row in from_batch(batch) if isinstance(row, Header))
-        for source, headers in groupby(rows, attrgetter("source")):
-            header_pass = _header_pass(opened, source, earlier.remembered(source))
-            read = chain.from_iterable(header_pass.read(header.position, header.message) for header in headers)
-            while some := list(islice(read, HEADERS_AT_ONCE)):
-                yield to_batch(some)
-
-    return packed(found(), partitions)
-
-
-def fetch_headers(opened: OpenJob, source: str, positions: Iterable[int], memory: Memory) -> Iterator[Reference]:
-    """Yield references to the content of a source's headers at these packed positions, which ascend.
-
-    Raises GatewayError when a header is no longer in the journal: without it, attachments would be assembled wrongly
-    and the fault would stay unknown.
-    """
-    header_pass = _header_pass(opened, source, memory)
-    coming = iter(positions)
-    while some := list(islice(coming, HEADERS_AT_ONCE)):
-        fetched = messages_at(opened.archive, some)
-        for position in some:
-            if (message := fetched.get(position)) is None:
-                segment = Position.unpack(position).segment
-                raise GatewayError(f"journal segment {segment} of {opened.job.journal} is gone")
-            yield from header_pass.read(position, message)
-
-
-def _header_pass(opened: OpenJob, source: str, memory: Memory) -> HeaderPass:
-    job = opened.job
-    return HeaderPass(memory, opened.stores.described, job.limits.attachments, job.configured_dialects(source))
 
 
 # --- attachments ------------------------------------------------------------------------------------------------------
