@@ -200,7 +200,10 @@ class _States(dict[int, SegmentState]):
         try:
             return self.setdefault(number, self._storage.find(number))
         except KeyError:
-            if self._growing is not None and number > max(self._storage.listing(), default=-1):
+            listed = {} if self._growing is None else self._storage.listing()
+            if number in listed:  # it was archived meanwhile
+                return self.setdefault(number, listed[number])
+            if self._growing is not None and number > max(listed, default=-1):
                 raise NotArchived(
                     f"segment {number} of the journal is not, or not yet, in the archive {self._growing} "
                     "(journal.archive_url)"

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from adapters.arrow_journal.segment_files import SegmentState
+from adapters.arrow_journal.segment_storage import FolderSegments
 from app import plugins
 from app.model.errors import DamagedError, LeaseLost, NotArchived
 from app.model.message import PhysicalMessage, Position
@@ -159,7 +161,7 @@ def test_a_keeper_that_cannot_renew_stops_before_the_lease_ends(
 
 
 def test_content_of_a_segment_that_is_not_archived_yet_is_not_damaged(
-    context: ReceiverContext, clock: ManualClock
+    context: ReceiverContext, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host(context, clock)
     attached = binary_file(host.program, "a.bin", bytes(200_000))
@@ -183,7 +185,14 @@ def test_content_of_a_segment_that_is_not_archived_yet_is_not_damaged(
     assert settler.check()["ok"]
     assert context.catalog.unsettled_attachments(clock.now(), 9) == [record]
     assert made.health().checks["content"]["ok"]
-    context.journal.seal()
+
+    def archived_meanwhile(_: FolderSegments, number: int) -> SegmentState:
+        context.journal.seal()
+        raise KeyError(number)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FolderSegments, "find", archived_meanwhile)
+        assert other.journal.read(Position(extents[0].segment, 0, 0)).source
     assert b"".join(made.contents.open(record).compared()) == bytes(200_000)
     with pytest.raises(KeyError):
         other.journal.read(Position(0, 0, 0))  # this one is gone

@@ -142,6 +142,7 @@ class Listing {
     } while (!isJoined && cursor && ++pages < MOST_PAGES);
     if (!isJoined && cursor && this.items.length && added.length) {
       this.isApart = true;
+      this.total -= this.fresh.length; // `newer` counts them.
       this.fresh = [];
       await this.follow(isAtTop);
     } else {
@@ -311,10 +312,11 @@ export default function Attachments({ query: given }) {
     draw();
   };
   const all = listing.next === null ? items.length + fresh : Math.max((total ?? 0) + listing.newer, items.length + fresh);
+  const isPart = listing.isPart && listing.next !== null;
   return html`<h1>Attachments</h1>
     <${Filters} query=${query} sources=${sources} />
     <${ErrorBox} error=${error} retry=${() => (items.length ? listing.refresh(false) : listing.more())} />
-    <div class="attachments" role="table" aria-label="Attachments, newest first" aria-rowcount=${all + 1}>
+    <div class="attachments" role="table" aria-label="Attachments, newest first" aria-rowcount=${isPart ? -1 : all + 1}>
       <div role="rowgroup"><div role="row" class="attachments-head" aria-rowindex="1">
         ${["Name", "State", "Kind", "Source", "Size", "Parts", "Received"].map((name, index) => html`<span role="columnheader"
           class=${["name", "", "kind", "source", "size", "progress-cell", "when"][index]}>${name}</span>`)}
@@ -324,7 +326,7 @@ export default function Attachments({ query: given }) {
         row=${(index) => html`<${Row} item=${items[index]} />`} />
     </div>
     ${!items.length && (listing.next === undefined || listing.busy ? html`<${Loading} when=${!error} />` : html`<${Empty}>${query.announced ? "Nothing without a header" : "No attachment"} ${Object.keys(query).length ? "matches the filter" : "has arrived yet"}.</${Empty}>`)}
-    <p class="more"><span role="status">${listing.isPart && listing.next !== null ? "At least " : ""}${query.announced ? `${number(all)} without a header, not known to be attachments` : plural(all, "attachment")}${items.length < all - fresh ? `, ${number(items.length)} of them loaded; the others load as you scroll` : ""}</span>
+    <p class="more"><span role="status">${isPart ? "At least " : ""}${query.announced ? `${number(all)} without a header, not known to be attachments` : plural(all, "attachment")}${items.length < all - fresh ? `, ${number(items.length)} of them loaded; the others load as you scroll` : ""}</span>
       ${fresh > 0 && html`<button type="button" class="primary" onClick=${showFresh}>Show ${number(fresh)} new</button>`}
       <${Copy} text=${() => rest.curl("GET", PATH, { query })} /></p>`;
 }
