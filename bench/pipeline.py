@@ -25,6 +25,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time, sleep
@@ -201,8 +202,8 @@ def streamed(journal: Path, open_journal: Path) -> dict[str, Any]:
 def _stream(spark: Any, journal: Path, folder: Path, bytes_per_trigger: int) -> dict[str, Any]:
     states: dict[str, int] = {}
 
-    def watch(_number: int, results: Any, _committed: Any) -> None:
-        for result in results:
+    def watch(_number: int, found: Any, _committed: Any) -> None:
+        for result in chain.from_iterable(found.results()):
             if result.record is not None:
                 states[result.record.id] = result.state
 

@@ -154,6 +154,12 @@ def batch(
         typer.Option("--in-place", help="Leave the content of binary files in the journal; the journal must be kept."),
     ] = False,
     tables: MakeTables = True,
+    until: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=_TIMES, metavar="TIME", help="Stop at the first segment that was begun at this time or later (UTC)."
+        ),
+    ] = None,
     again_from: Annotated[
         int | None,
         typer.Option(min=1, metavar="SEGMENT", help="Process messages from this segment on again, and commit changes."),
@@ -169,7 +175,10 @@ def batch(
     partitions: Partitions = None,
     conf: Conf = None,
 ) -> None:
-    """Assemble and decode all messages of an archive of segments, and write tables.
+    """Assemble and decode all new messages of an archive of segments, and write tables.
+
+    A run reads the segments behind the last one that was committed. It commits each time that it has read the
+    setting pipeline.commit_bytes.
 
     With --again-from, --since or --source, messages that were processed before are processed again, e.g. after missing
     or damaged segments were replaced. Exit status: 0 all is processed, 1 some messages are damaged, 4 the quality
@@ -180,10 +189,18 @@ def batch(
     settings = _settings(path, to)
     again = None
     if again_from is not None or since is not None or source is not None:
+        if until is not None:
+            raise Failure("--until limits new messages", "run messages again without --until")
         again = ReprocessingScope(again_from, None if since is None else to_microseconds(since), source)
     with spark_session(spark_settings(master, memory, partitions, conf, brief=True), settings) as spark:
         committed, report, violations = _run_batch(
-            spark, settings, journal, in_place=in_place, tables=tables, again=again
+            spark,
+            settings,
+            journal,
+            in_place=in_place,
+            tables=tables,
+            again=again,
+            until=None if until is None else to_microseconds(until),
         )
     if committed is None:
         raise Failure(f"no sealed segment in {journal}", _WHEN_SEALED)
@@ -296,6 +313,7 @@ def _run_batch(
     in_place: bool,
     tables: bool,
     again: "ReprocessingScope | None" = None,
+    until: int | None = None,
 ) -> tuple["CommittedBatch | None", "RunReport", "list[Violation]"]:
     from app.main import SystemClock  # noqa: PLC0415
     from app.pipeline.job.job import Job, open_run  # noqa: PLC0415
@@ -312,7 +330,7 @@ def _run_batch(
         with monitored(run, "batch", settings.pipeline) as monitor:
             started = clock.monotonic()
             with progress(spark, "assembling", err):
-                committed = batch.run(SparkSteps(spark), run, again)
+                committed = batch.run(SparkSteps(spark), run, again, until=until)
             if committed is not None:
                 monitor.metrics.took(clock.monotonic() - started, {})
                 monitor.committed(committed)

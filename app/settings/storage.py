@@ -92,7 +92,8 @@ class TableSettings(Section):
 class PipelineSettings(Section):
     """How Spark assembles.
 
-    A micro-batch begins every `trigger` and reads at most `bytes_per_trigger` of the journal. Late duplicates of a
+    A micro-batch begins every `trigger` and reads at most `bytes_per_trigger` of the journal. A batch commits its
+    results each time that it has read `commit_bytes`. Late duplicates of a
     finished attachment are recognised for `forget_finished`. Without `partitions`, Spark's own default holds.
     `checkpoint` is a folder or URL that the driver and all executors can reach. Segments from an object store are kept
     in the folder `cache` of each machine, at most `cache_bytes` of them.
@@ -103,6 +104,7 @@ class PipelineSettings(Section):
     checkpoint: str | None = None
     trigger: Duration = timedelta(seconds=2)
     bytes_per_trigger: ByteSize = Field(default=ByteSize(256 << 20), ge=1 << 20)
+    commit_bytes: ByteSize = Field(default=ByteSize(16 << 30), ge=1 << 20)
     forget_finished: Duration = timedelta(days=7)
     partitions: int | None = Field(default=None, ge=1)
     cache: Path | None = None

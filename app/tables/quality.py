@@ -7,6 +7,7 @@ was received later.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -61,6 +62,7 @@ SCHEMA = pa.schema(
 _HOUR = SCHEMA.field("hour").type
 _KEY = ("source", "hour")
 _GREATEST = ("longest_seconds",)
+_SUMMED_AT_ONCE = 10_000
 
 
 def hour_of(time: int) -> int:
@@ -69,10 +71,13 @@ def hour_of(time: int) -> int:
 
 
 def quality_rows(increments: Iterable[Increment]) -> pa.Table:
-    """Return a row for each source and hour that increments add to."""
-    columns = list(zip(*increments, strict=True)) or [()] * len(SCHEMA)
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
-    return summed([pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)])
+    """Return a row for each source and hour that increments add to. Few of the increments are held at a time."""
+    rows = summed([])
+    coming = iter(increments)
+    while some := list(islice(coming, _SUMMED_AT_ONCE)):
+        arrays = [pa.array(values, field.type) for values, field in zip(zip(*some, strict=True), SCHEMA, strict=True)]
+        rows = summed([*rows.to_batches(), pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)])
+    return rows
 
 
 def increments(rows: pa.Table) -> Iterator[Increment]:

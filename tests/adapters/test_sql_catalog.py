@@ -413,7 +413,7 @@ class TestSqlite(SqlCatalogContract):
         assert catalog.add_finished([pack(catalog, checkpoint(3))], NOW)
         assert not dropped()
         messages = Checkpoint(messages=[message(1)], events=[NewEvent("message.complete", "m1", 0, {})])
-        catalog.add_messages([pack(catalog, messages)], [], NOW)
+        catalog.add_messages([pack(catalog, messages)], NOW)
         assert schema() == before
         assert "ix_messages_received_at_id" in dropped()
         assert known(catalog, 1).state is AttachmentState.FINISHED

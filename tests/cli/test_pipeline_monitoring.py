@@ -164,7 +164,8 @@ def test_expectations_hold_for_the_hours_of_a_run_in_the_table(tmp_path: Path) -
     store = DeltaTables(tmp_path)
 
     def add(number: int, *increments: Increment) -> None:
-        tables.append(store, QUALITY, quality_rows(increments), "test", number)
+        rows = quality_rows(increments)
+        tables.append(store, QUALITY, rows.schema, rows.to_batches(), "test", number)
 
     add(1, Increment("a", 0, messages=100, missing_ranges=3), Increment("a", HOUR, messages=10, missing_ranges=2))
     come_late = Increment("a", HOUR, messages=10, missing_ranges=-2, longest_seconds=8)

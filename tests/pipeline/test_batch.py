@@ -5,6 +5,7 @@ from pathlib import Path
 from random import Random
 
 import orjson
+import pytest
 from pyspark.sql import SparkSession
 
 from adapters.arrow_journal import ArrowJournal
@@ -12,17 +13,24 @@ from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.model.message import PhysicalMessage
-from app.pipeline.commit import commit_intent
+from app.pipeline.commit import commit, commit_intent, packages
 from app.pipeline.commit.commit import CommittedBatch
 from app.pipeline.job.job import Job, open_run
-from app.pipeline.run import batch, streaming
+from app.pipeline.run import batch, spark_steps, streaming
 from app.pipeline.run.spark_steps import SparkSteps
 from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support import mixed_journal
 from tests.support.header_apart import HeaderApart
 
 
-def test_an_archive_that_grows_is_committed_once(tmp_path: Path, spark: SparkSession) -> None:
+def test_an_archive_that_grows_is_committed_once(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver holds no results between its passes: it fetches them from the workers each time."""
+    monkeypatch.setattr(spark_steps, "HELD_BYTES", 0)
+    monkeypatch.setattr(commit, "AT_ONCE", 3)
+    monkeypatch.setattr(packages, "AT_ONCE", 16)
+    monkeypatch.setattr(packages, "LEAST", 1)
     journal, grown, whole, streamed = (tmp_path / name for name in ("journal", "grown", "whole", "streamed"))
     sent = [
         each._replace(received_at=mixed_journal.BEGAN_AT + 1000 * place)

@@ -9,12 +9,13 @@ from app.model.attachment import AttachmentState
 from app.model.errors import GatewayError
 from app.model.records import AttachmentRecord, MessageRecord
 from app.pipeline.commit.commit import Committer
-from app.pipeline.commit.packages import TaskResults
+from app.pipeline.commit.findings import Findings
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, open_run
 from app.service.context import ServiceContext
 from app.tables.quality import Increment
 from app.testing.gateway_stages import service_context
+from tests.support.local_steps import findings_of
 
 
 @pytest.fixture
@@ -23,9 +24,16 @@ def context(tmp_path: Path) -> Iterator[ServiceContext]:
         yield context
 
 
+def job(context: ServiceContext) -> Job:
+    return Job.of(context.settings, str(context.settings.data / "journal"), in_place=False, tables=False)
+
+
 def committer(context: ServiceContext) -> Committer:
-    job = Job.of(context.settings, str(context.settings.data / "journal"), in_place=False, tables=False)
-    return Committer(open_run(job, context.catalog, context.clock), lambda _tasks: [])
+    return Committer(open_run(job(context), context.catalog, context.clock), lambda _tasks: [])
+
+
+def found(context: ServiceContext, *results: Result) -> Findings:
+    return findings_of(results, job(context))
 
 
 def received(reached: int, identifier: str) -> Result:
@@ -34,13 +42,13 @@ def received(reached: int, identifier: str) -> Result:
 
 def test_batches_follow_each_other(context: ServiceContext) -> None:
     ours = committer(context)
-    assert ours.commit(TaskResults()) is None
+    assert ours.commit(found(context)) is None
     for reached in (5, 9):
-        committed = ours.commit(TaskResults([received(reached, f"a{reached}")]))
+        committed = ours.commit(found(context, received(reached, f"a{reached}")))
         assert committed is not None
         assert (committed.reached, committed.was_known) == (reached, False)
         assert context.catalog.progress() == ours.progress == reached
-    again = committer(context).commit(TaskResults([received(9, "a9")]))
+    again = committer(context).commit(found(context, received(9, "a9")))
     assert again is not None
     assert again.was_known
 
@@ -51,7 +59,7 @@ def test_a_message_without_attachments_is_completed_with_its_batch(
 ) -> None:
     """A driver that is killed after the batch leaves no event out, and the next one repeats none."""
     message = MessageRecord("m1", "s", b"h", b"a", 8, bytes(24), (), 1, 3, application_body=b"", complete_at=3)
-    batch = TaskResults([Result(5, Increment("s", 0), messages=(message,))])
+    batch = found(context, Result(5, Increment("s", 0), messages=(message,)))
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
@@ -63,20 +71,20 @@ def test_a_message_without_attachments_is_completed_with_its_batch(
     again = committer(context).commit(batch)
     assert again is not None
     assert again.was_known
-    found = context.catalog.message("m1")
-    assert found is not None
-    assert found.complete_at == 3
+    kept = context.catalog.message("m1")
+    assert kept is not None
+    assert kept.complete_at == 3
     told = [(event.type, event.subject) for event in context.catalog.events_after(0, 9)]
     assert told == [("message.complete", "m1")]
 
 
 def test_two_drivers_are_one_too_many(context: ServiceContext) -> None:
     ours, theirs = committer(context), committer(context)
-    theirs.commit(TaskResults([received(5, "a5")]))
+    theirs.commit(found(context, received(5, "a5")))
     with pytest.raises(GatewayError, match="another process commits"):
-        ours.commit(TaskResults([received(7, "a7")]))
+        ours.commit(found(context, received(7, "a7")))
     assert context.catalog.progress() == 5
     assert context.catalog.attachment("a7") is None
-    found = context.catalog.attachment("a5")
-    assert found is not None
-    assert found.state is AttachmentState.RECEIVING
+    kept = context.catalog.attachment("a5")
+    assert kept is not None
+    assert kept.state is AttachmentState.RECEIVING

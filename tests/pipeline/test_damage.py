@@ -5,7 +5,7 @@ The whole of a batch runs in this process, without Spark.
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,9 +23,10 @@ from app.assembly.header_checks import Claim, claims
 from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import DAMAGED_MESSAGE, DAMAGED_PART, QuarantineRecord
+from app.pipeline.commit import findings
 from app.pipeline.commit.commit import CommittedBatch, Committer
 from app.pipeline.commit.commit_intent import IntendedBatch
-from app.pipeline.commit.packages import TaskResults
+from app.pipeline.commit.findings import Findings
 from app.pipeline.finish import finish_outcomes
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import OpenRun
@@ -34,7 +35,6 @@ from app.pipeline.references import header_pass
 from app.pipeline.run import batch, spark_steps
 from app.pipeline.run.batch import ReprocessingScope
 from app.service import context
-from app.tables.quality import Increment
 from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support.damaged_archive import Archive, Killed, die_after, objects
 from tests.support.kept import flip
@@ -221,17 +221,17 @@ def misread(*given: Any) -> Iterator[Claim]:
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
-        (LocalSteps, "assemble_and_finish"),
+        (findings, "held"),
         (DeltaTables, "replace"),
         (Committer, "_commit_tables"),
         (Committer, "_place"),
-        (SqlCatalog, "checkpoint"),
+        (SqlCatalog, "checkpoints"),
         (SqlCatalog, "complete_messages"),
         (ObjectStore, "delete_all"),
     ],
 )
 def test_a_corrected_decoder_replaces_what_differs_exactly_once_whenever_it_is_killed(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, owner: type, name: str
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, owner: object, name: str
 ) -> None:
     """Text files had other line ends, and data sets another name. The run after the killed one is an ordinary one, with
     one segment more."""
@@ -256,15 +256,15 @@ class Overtaken(LocalSteps):
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
 
+    @contextmanager
     def assemble_and_finish(
         self, run: OpenRun, references: Any, headers: Any, batch: IntendedBatch, *, checked: bool
-    ) -> TaskResults:
-        found = super().assemble_and_finish(run, references, headers, batch, checked=checked)
-        if checked:
-            return found
-        with opened_run(self._archive.out, self._archive.journal) as other:
-            committer_of(other).commit(found_up_to(other, 4, None))
-        return found._replace(results=[*found.results, Result(0, Increment("", 0), damaged=True)])
+    ) -> Iterator[Findings]:
+        with super().assemble_and_finish(run, references, headers, batch, checked=checked) as found:
+            if not checked:
+                with opened_run(self._archive.out, self._archive.journal) as other:
+                    committer_of(other).commit(found_up_to(other, 4, None))
+            yield found._replace(damaged=not checked)
 
 
 def test_a_batch_that_reads_again_notices_another_driver(archive: Archive) -> None:

@@ -1,5 +1,7 @@
 """A commit that was killed between tables and catalog is ended by what runs next, and nothing is in a table twice."""
 
+import shutil
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -12,9 +14,10 @@ from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.model.errors import CatalogError, GatewayError
 from app.model.pipeline_run import PipelineRun, RunState
-from app.pipeline.commit import commit_intent, packages
+from app.pipeline.commit import commit, commit_intent, packages
 from app.pipeline.commit.commit import Committer
 from app.pipeline.run.batch import process, unfinished
+from app.tables.quality import QUALITY
 from app.testing.host_results import settings
 from tests.support.damaged_archive import Archive, Killed, die_after
 from tests.support.local_steps import LocalSteps, committer_of, found_up_to, opened_run, run_batch
@@ -139,3 +142,47 @@ def test_every_run_is_recorded_and_none_depends_on_it(archive: Archive, monkeypa
         batch(archive)
     assert [each["event"] for each in logs].count("run_not_recorded") == 2
     assert len(recorded(archive)) == 2
+
+
+def test_a_run_asks_the_table_of_quality_alone(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many tables there are. Without that table, all are asked."""
+    batch(archive)
+    store = DeltaTables(archive.out / "tables")
+    assert len(store.names()) > 3
+    asked: set[str] = set()
+
+    def watch(name: str) -> None:
+        method = getattr(DeltaTables, name)
+
+        def watched(tables: DeltaTables, table: str, *given: object) -> object:
+            asked.add(table)
+            return method(tables, table, *given)
+
+        monkeypatch.setattr(DeltaTables, name, watched)
+
+    watch("reached")
+    watch("applications")
+    batch(archive)
+    assert asked == {QUALITY}
+    shutil.rmtree(archive.out / "tables" / QUALITY)
+    batch(archive)
+    assert asked == {QUALITY, *store.names()}
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "complete_messages"])
+def test_a_killed_commit_of_results_one_by_one_leaves_nothing_twice(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Many transactions come before the last one, and those that wait for that one are taken some at a time."""
+    monkeypatch.setattr(SqlCatalog, "packing", lambda _catalog: None)
+    monkeypatch.setattr(commit, "AT_ONCE", 3)
+    monkeypatch.setattr(commit, "WAITING_BYTES", 1)
+    with monkeypatch.context() as patched:
+        die_after(patched, SqlCatalog, name)
+        with pytest.raises(Killed):
+            batch(archive)
+    batch(archive)
+    archive.assert_as_if_whole()
+    with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
+        told = Counter((event.type, event.subject) for event in catalog.events_after(0, 10_000))
+    assert {each for each, times in told.items() if times > 1} == set()

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from random import Random
 
@@ -20,13 +20,13 @@ from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.model.message import PhysicalMessage, Position, segment_name
-from app.pipeline.commit import packages
+from app.pipeline.assemble.earlier_state import NOTHING_EARLIER
+from app.pipeline.commit import findings, packages
 from app.pipeline.commit.tables import FILES, QUALITY
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, OpenJob, open_job, open_run
 from app.pipeline.read.segment_shares import shares
 from app.pipeline.references.message_references import ReferenceKind, references
-from app.pipeline.references.retired_headers import NOTHING_RETIRED
 from app.pipeline.references.shuffle import packed
 from app.pipeline.run import batch, spark_steps
 from app.pipeline.run.spark_steps import SparkSteps
@@ -34,6 +34,7 @@ from app.ports import JournalArchive
 from app.settings import Settings
 from app.testing.host_results import PATIENT, assert_same, settings, tables_at, where_configured
 from tests.support import mixed_journal
+from tests.support.local_steps import read_headers
 from tests.support.object_server import Bucket
 from tests.support.sas_client import Program, binary_file, message
 
@@ -95,8 +96,7 @@ def _as_spark_does(opened: OpenJob) -> Iterator[Result]:
     archive = opened.archive
     read = pa.Table.from_batches(list(packed(_read(archive), PARTITIONS)))
     is_header = pc.equal(read["kind"], int(ReferenceKind.HEADER))
-    headers = read.filter(is_header).sort_by([("source", "ascending"), ("position", "ascending")]).to_batches()
-    step = spark_steps.read_headers(opened, headers, retired=NOTHING_RETIRED, partitions=PARTITIONS)
+    step = read_headers(opened, read.filter(is_header), NOTHING_EARLIER, PARTITIONS)
     together = pa.concat_tables([read.filter(pc.invert(is_header)), pa.Table.from_batches(step)])
     starts = spark_steps.first_segments(opened, archive.segments()[-1].number, SHARES)
     outcomes = pa.Table.from_batches(
@@ -111,7 +111,7 @@ def _as_spark_does(opened: OpenJob) -> Iterator[Result]:
     for share in range(len(starts)):
         mine = outcomes.filter(pc.equal(outcomes["share"], share)).sort_by("position")
         found = pa.Table.from_batches(spark_steps.finish_all(opened, mine.to_batches()), packages.RESULTS)
-        yield from packages.found_in(found).results
+        yield from chain.from_iterable(findings.held(found).results())
 
 
 def _read(archive: JournalArchive) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,7 @@
 """Packages come to what the same results come to one by one."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -12,9 +12,8 @@ from adapters.sql_catalog import SqlCatalog
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, Checkpoint
 from app.pipeline.commit import packages
-from app.pipeline.commit.commit import CommittedBatch, Committer
-from app.pipeline.commit.packages import Package, TaskResults
-from app.pipeline.finish.finish_outcomes import Result
+from app.pipeline.commit.commit import CommittedBatch
+from app.pipeline.commit.findings import Findings
 from app.ports import Catalog, Packed
 from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support.damaged_archive import Archive, Killed, die_after, objects
@@ -51,9 +50,10 @@ def one_by_one(archive: Archive, folder: Path, *, in_place: bool) -> CommittedBa
 def test_packages_come_to_the_same_as_results_one_by_one(archive: Archive, tmp_path: Path, in_place: bool) -> None:
     with opened_run(archive.out, archive.journal, in_place=in_place) as run:
         found = found_up_to(run, archive.numbers[-1], None)
-        assert len(found.packages) > 3
-        assert sum(len(package.attachments) for package in found.packages) >= 40
-        assert sum(len(package.messages) for package in found.packages) > 10
+        packaged = [*found.finished()]
+        assert len(packaged) > 3
+        assert sum(len(package.attachments) for package in packaged) >= 40
+        assert sum(len(run.catalog.unpacked(rows).messages) for rows in found.messages()) > 10
         committed = committer_of(run).commit(found)
         assert run.catalog.incomplete_messages() == []
     apart = one_by_one(archive, tmp_path / "apart", in_place=in_place)
@@ -65,29 +65,25 @@ def test_packages_come_to_the_same_as_results_one_by_one(archive: Archive, tmp_p
     assert events(archive.out) == events(tmp_path / "apart")
 
 
-def keep_some(catalog: Catalog, found: TaskResults) -> list[str]:
+def keep_some(catalog: Catalog, found: Findings) -> list[str]:
     """Save attachments of some packages, as if a part of each had come before. Return their identifiers."""
-    some = [next(iter(package.attachments)) for package in found.packages[::2] if package.attachments]
-    results = packages.results_in(found.packages, catalog)
-    records = [result.record for result in results if result.record is not None and result.record.id in some]
-    catalog.checkpoint(Checkpoint(attachments=[receiving(record) for record in records]))
-    return some
+    kept = []
+    for package in [*found.finished()][::2]:
+        (result,) = packages.finished_in(package, catalog, package.attachments[:1])
+        assert result.record is not None
+        catalog.checkpoint(Checkpoint(attachments=[receiving(result.record)]))
+        kept.append(result.record.id)
+    return kept
 
 
 def receiving(record: AttachmentRecord) -> AttachmentRecord:
     return AttachmentRecord(record.id, record.source, record.correl_id, first_received_at=record.first_received_at)
 
 
-def unchecked(_committer: Committer, found: Sequence[Package]) -> tuple[list[Result], list[Package]]:
-    return [], [*found]
-
-
-@pytest.mark.parametrize("apart", [Committer._apart, unchecked])
 def test_attachments_that_the_catalog_has_are_committed_one_by_one(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, apart: Callable[..., tuple[list[Result], list[Package]]]
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if they have come to it after the catalog was asked. The others stay in their packages."""
-    monkeypatch.setattr(Committer, "_apart", apart)
+    """The others stay in their packages."""
     left_out: set[str] = set()
     add_finished = SqlCatalog.add_finished
 
@@ -99,8 +95,9 @@ def test_attachments_that_the_catalog_has_are_committed_one_by_one(
     with opened_run(archive.out, archive.journal) as run:
         found = found_up_to(run, archive.numbers[-1], None)
         known = keep_some(run.catalog, found)
+        assert len(known) > 1
         assert committer_of(run).commit(found) is not None
-        assert left_out == (set() if apart is unchecked else set(known))
+        assert left_out == set(known)
     archive.assert_as_if_whole()
 
 

@@ -6,8 +6,11 @@ from random import Random
 
 import pytest
 
+from adapters.arrow_journal.archive import ArrowArchive
 from adapters.sql_catalog import SqlCatalog
+from app.assembly.header_checks import message_address, waiting_key
 from app.model.message import PhysicalMessage
+from app.pipeline.assemble.earlier_state import EarlierState, of_earlier_batches, of_gone_headers
 from app.pipeline.commit.commit import Committer
 from app.pipeline.references.header_pass import HeaderPass
 from app.pipeline.references.message_references import (
@@ -18,7 +21,6 @@ from app.pipeline.references.message_references import (
     ReferenceKind,
     RepeatedHeader,
 )
-from app.pipeline.references.retired_headers import Retired, retired_headers
 from app.pipeline.run.batch import ReprocessingScope, process, unfinished
 from app.testing.host_results import settings
 from tests.support.damaged_archive import Killed, die_after
@@ -88,26 +90,40 @@ def _listed(catalog: SqlCatalog) -> list[str]:
     return [each for message in catalog.incomplete_messages() for each in message.attachments]
 
 
-def test_nothing_is_asked_of_the_catalog_while_all_segments_are_there(begun: HeaderApart) -> None:
+def test_the_catalog_gives_what_is_not_read(begun: HeaderApart) -> None:
     with closing(SqlCatalog(settings(begun.out).catalog_url)) as catalog:
-        assert retired_headers(catalog, {1, 2, 3, 4}) == Retired()
-        found = {each.kind for each in retired_headers(catalog, {2, 3, 4}).references}
-        assert found == {ReferenceKind.MESSAGE, ReferenceKind.CLAIM}
+        records = catalog.attachments_by_id(_listed(catalog))
+        waiting = [waiting_key(message_address(each))[0][1] for each in catalog.incomplete_messages()]
+        keys = [("s", [*(record.correl_id for record in records), *waiting])]
+        progress, archive = catalog.progress(), ArrowArchive(str(begun.journal), None)
+        assert progress is not None
+        assert of_gone_headers(catalog, {1, 2, 3, 4}, keys).references == ()
+        gone = of_gone_headers(catalog, {2, 3, 4}, keys)
+        assert [each.kind for each in gone.references] == [
+            *[ReferenceKind.MESSAGE] * len(waiting),
+            *[ReferenceKind.CLAIM] * len(records),
+        ]
+        held = of_earlier_batches(catalog, archive, progress, keys)
+        assert {each.kind for each in held.references} == {ReferenceKind.HELD}
+        assert len(held.references) == len(records) + len(waiting)
+        assert of_earlier_batches(catalog, archive, -1, keys).references == (), (
+            "all of it is of a commit that did not end"
+        )
 
 
 def test_later_headers_are_judged_by_those_that_are_retired() -> None:
     program = Program(Random(3))
     listing, bare = (message(program, some)[0]._replace(source="s") for some in ([binary_file(program, "a", b"x")], []))
 
-    def read(retired: Retired, one: PhysicalMessage, position: int) -> list[Reference]:
-        return list(HeaderPass(retired.remembered("s"), lambda each: each, 9).read(position, one))
+    def read(earlier: EarlierState, one: PhysicalMessage, position: int) -> list[Reference]:
+        return list(HeaderPass(earlier.remembered("s"), lambda each: each, 9).read(position, one))
 
-    narrowed, begun, claim = read(Retired(), listing, 1)
+    narrowed, begun, claim = read(EarlierState(), listing, 1)
     assert isinstance(narrowed, CommonDialects)
     assert isinstance(begun, MessageBegun)
     assert isinstance(claim, AttachmentClaim)
-    (again,) = (each for each in read(Retired((begun, claim)), listing, 5) if not isinstance(each, CommonDialects))
+    (again,) = (each for each in read(EarlierState((begun, claim)), listing, 5) if not isinstance(each, CommonDialects))
     assert isinstance(again, RepeatedHeader)
     assert again.first_position == 1
-    assert [*map(type, read(Retired(), bare, 5))] == [CommonDialects, MessageBegun], "more than are known"
-    assert [*map(type, read(Retired((), {"s": narrowed.dialects}), bare, 5))] == [MessageBegun]
+    assert [*map(type, read(EarlierState(), bare, 5))] == [CommonDialects, MessageBegun], "more than are known"
+    assert [*map(type, read(EarlierState((), {"s": narrowed.dialects}), bare, 5))] == [MessageBegun]

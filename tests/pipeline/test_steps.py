@@ -3,6 +3,7 @@
 import pickle
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from random import Random
 
@@ -15,11 +16,11 @@ from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import DAMAGED_PART
 from app.pipeline.assemble.assemble_key import KeyOutcome, KeyState, assemble, by_key
-from app.pipeline.commit import packages
+from app.pipeline.commit import findings
 from app.pipeline.finish import finish_outcomes
 from app.pipeline.job.job import Job, open_job
 from app.pipeline.references.header_pass import Remembered
-from app.pipeline.run import spark_steps
+from app.pipeline.run import header_steps, spark_steps
 from app.settings import Settings
 from app.testing.reference_passes import Announcing, all_references, journalled
 from tests.support import mixed_journal
@@ -61,7 +62,7 @@ def test_a_header_that_is_gone_fails_its_job(tmp_path: Path) -> None:
     with closing(ArrowJournal(tmp_path / "journal")) as journal:
         journal.retire(1)
     with pytest.raises(GatewayError, match=r"segment 1 of .* is gone"):
-        list(spark_steps.fetch_headers(open_job(job(tmp_path)), "s", [Position(1, 0, 0).pack()], Remembered()))
+        list(header_steps.fetch_headers(open_job(job(tmp_path)), "s", [Position(1, 0, 0).pack()], Remembered()))
 
 
 def test_results_do_not_depend_on_how_many_are_made_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +84,8 @@ def test_results_do_not_depend_on_how_many_are_made_together(tmp_path: Path, mon
         [{"outcome": spark_steps.pack(each)} for each in outcomes()], spark_steps.OUTCOMES
     )
     sent = pa.Table.from_batches(spark_steps.finish_all(opened, [packed]))
-    assert sorted(map(repr, packages.found_in(sent).results)) == sorted(map(repr, together))
+    found = chain.from_iterable(findings.held(sent).results())
+    assert sorted(map(repr, found)) == sorted(map(repr, together))
 
 
 def test_a_part_that_rotted_is_quarantined_and_stops_no_batch(tmp_path: Path) -> None:

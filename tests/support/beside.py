@@ -11,7 +11,6 @@ from app.assembly.machine import AssemblyLimits
 from app.model.message import Position
 from app.pipeline.assemble.assemble_key import KeyState, assemble, by_key
 from app.pipeline.commit.commit import CommittedBatch, Committer
-from app.pipeline.commit.packages import TaskResults
 from app.pipeline.finish.finish_outcomes import finish
 from app.pipeline.job.job import Job, OpenRun
 from app.pipeline.references.message_references import from_batch, references
@@ -19,6 +18,7 @@ from app.ports import Clock
 from app.service.context import Stores
 from app.settings import Settings
 from app.testing.reference_passes import LIMIT, Announcing, batches
+from tests.support.local_steps import findings_of
 
 
 class JobBeside:
@@ -31,8 +31,8 @@ class JobBeside:
         self._announcing = Announcing(self._archive, self._stores.described)
         self._held: dict[Key, KeyState] = {}
         self._reached = -1
-        job = Job.of(settings, str(settings.journal_folder), in_place=True, tables=False)
-        run = OpenRun(job, self._stores, self._archive, None, self._catalog, clock)
+        self._job = Job.of(settings, str(settings.journal_folder), in_place=True, tables=False)
+        run = OpenRun(self._job, self._stores, self._archive, None, self._catalog, clock)
         self._committer = Committer(run, lambda _tasks: [])
 
     def run(self) -> CommittedBatch | None:
@@ -47,7 +47,7 @@ class JobBeside:
                 key, together, self._held.get(key, KeyState()), AssemblyLimits(1_000_000, LIMIT)
             )
             outcomes += made
-        return self._committer.commit(TaskResults(list(finish(outcomes, self._stores, self._archive))))
+        return self._committer.commit(findings_of(finish(outcomes, self._stores, self._archive), self._job))
 
     def close(self) -> None:
         self._catalog.close()

@@ -10,7 +10,18 @@ import pytest
 
 from adapters.delta_tables import DeltaTables
 from adapters.object_store import ObjectStore
-from app.pipeline.commit.tables import QUALITY, DataSet, Increment, append, commit, hour_of, plan, quality_rows, write
+from app.pipeline.commit.tables import (
+    QUALITY,
+    DataSet,
+    Increment,
+    append,
+    commit,
+    hour_of,
+    plan,
+    quality_rows,
+    tasks,
+    write,
+)
 from app.service.tables.table_reader import application
 from tests.support.tables import field, parquet
 
@@ -38,13 +49,15 @@ class Built:
 
     def append(self, *data_sets: pa.Table, library: str = "", member: str = "") -> None:
         """Append data sets in one transaction, each a day after the one before."""
-        plans = plan(self.tables, [self._stored(each, library, member) for each in data_sets], APPLICATION, self._count)
-        written = [write(task, self.tables, self._content) for each in plans for task in each.tasks]
+        stored = [self._stored(each, library, member) for each in data_sets]
+        plans = plan(self.tables, stored, APPLICATION, self._count)
+        written = [write(task, self.tables, self._content) for some in tasks(plans, stored) for task in some]
         commit(plans, written, self.tables, APPLICATION, self._count)
 
     def quality(self, increments: Sequence[Increment]) -> None:
         self._count += 1
-        append(self.tables, QUALITY, quality_rows(increments), APPLICATION, self._count)
+        rows = quality_rows(increments)
+        append(self.tables, QUALITY, rows.schema, rows.to_batches(), APPLICATION, self._count)
 
     def _stored(self, table: pa.Table, library: str, member: str) -> DataSet:
         said = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}

@@ -134,8 +134,8 @@ class Killed(BaseException):
     """The end of the process at some moment: nothing that follows is done."""
 
 
-def die_after(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
-    """Let the process end after the first call of a method."""
+def die_after(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> None:
+    """Let the process end after the first call of a method, or of a function of a module."""
     called = getattr(owner, name)
 
     def dying(*given: Any, **named: Any) -> None:

@@ -1,6 +1,6 @@
 """The steps of a batch in this process: all of it but Spark."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -10,40 +10,67 @@ import pyarrow.compute as pc
 
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
-from app.pipeline.commit import packages
+from app.model.message import Position
+from app.pipeline.assemble.earlier_state import NOTHING_EARLIER, EarlierState, Keys
+from app.pipeline.commit import findings, packages
 from app.pipeline.commit import tables as building
 from app.pipeline.commit.commit import CommittedBatch, Committer
 from app.pipeline.commit.commit_intent import IntendedBatch
-from app.pipeline.commit.packages import TaskResults
+from app.pipeline.commit.findings import Findings
 from app.pipeline.commit.tables import TableTask, Written
+from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, OpenJob, OpenRun, open_run
-from app.pipeline.read.segment_shares import shares
+from app.pipeline.read.segment_shares import Rows, shares
+from app.pipeline.references.header_plan import POSITIONS, SEGMENTS, HeaderPlan
 from app.pipeline.references.message_references import SCHEMA, ReferenceKind, to_batch
-from app.pipeline.references.retired_headers import NOTHING_RETIRED, Retired
 from app.pipeline.references.shuffle import packed
-from app.pipeline.run import batch, spark_steps
-from app.pipeline.run.batch import ReprocessingScope
+from app.pipeline.run import batch, header_steps, spark_steps
+from app.pipeline.run.batch import ReprocessingScope, earlier_state
 from app.testing.host_results import settings
+
+
+def read_headers(opened: OpenJob, rows: pa.Table, earlier: EarlierState, partitions: int) -> Iterator[pa.RecordBatch]:
+    """Read the rows of headers: those that need no order one way, all others another."""
+    headers = rows.to_batches()
+    segments = pa.Table.from_batches(header_steps.segments_of_headers(opened, headers), SEGMENTS)
+    keys = [*header_steps.keys_of_headers(opened, headers, partitions=1)]
+    contested = pa.Table.from_batches(header_steps.contested_positions(opened, keys, known=earlier.keys), POSITIONS)
+    plan = HeaderPlan.of(segments, earlier.dialects, frozenset(contested.column("position").to_pylist()))
+    yield from header_steps.read_headers(opened, headers, plan=plan, partitions=partitions)
+    chosen = pa.Table.from_batches(header_steps.headers_in_order(opened, headers, plan=plan), SCHEMA)
+    in_order = chosen.sort_by([("source", "ascending"), ("position", "ascending")]).to_batches()
+    yield from header_steps.read_in_order(opened, in_order, earlier=earlier, partitions=partitions)
 
 
 class LocalSteps:
     """`app.pipeline.run.batch.Steps` in this process. All references are packed for one task."""
 
     @contextmanager
-    def read_references(self, run: OpenRun, last_segment: int, *, checked: bool) -> Iterator[list[pa.RecordBatch]]:
-        segments = [each for each in run.archive.segments() if each.number <= last_segment]
-        planned = shares(segments, 1 << 20, cut=True)
-        numbers = pa.RecordBatch.from_pydict({"id": range(len(planned))})
-        yield [*spark_steps.read_references(run, [numbers], planned=planned, checked=checked, partitions=1)]
+    def read_references(self, run: OpenRun, batch: IntendedBatch, *, checked: bool) -> Iterator[list[pa.RecordBatch]]:
+        known = -1 if batch.known is None else batch.known
+        numbers = range(max(Position.unpack(known).segment, 0), batch.last_segment + 1)
+        read = partial(spark_steps.references_after, known=known, checked=checked)
+        yield self._read(run, numbers, read)
+
+    def _read(self, run: OpenRun, numbers: Container[int], read: Rows) -> list[pa.RecordBatch]:
+        planned = shares((each for each in run.archive.segments() if each.number in numbers), 1 << 20, cut=True)
+        wanted = pa.RecordBatch.from_pydict({"id": range(len(planned))})
+        return [*spark_steps.read_references(run, [wanted], planned=planned, read=read, partitions=1)]
+
+    def keys(self, run: OpenRun, references: list[pa.RecordBatch]) -> Keys:
+        for rows in header_steps.keys_of(run, references):
+            for source, key in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+                yield source, [key]
 
     def read_headers(
-        self, run: OpenRun, references: list[pa.RecordBatch], retired: Retired = NOTHING_RETIRED
+        self, run: OpenRun, references: list[pa.RecordBatch], earlier: EarlierState = NOTHING_EARLIER
     ) -> list[pa.RecordBatch]:
         rows = pa.Table.from_batches(references, SCHEMA).filter(pc.field("kind") == int(ReferenceKind.HEADER))
-        in_order = rows.sort_by([("source", "ascending"), ("position", "ascending")]).to_batches()
-        known = packed([to_batch(retired.references)], 1) if retired.references else ()
-        return [*spark_steps.read_headers(run, in_order, retired=retired, partitions=1), *known]
+        known = packed([to_batch(earlier.references)], 1) if earlier.references else ()
+        again = self._read(run, earlier.segments, partial(spark_steps.references_again, earlier=earlier))
+        return [*read_headers(run, rows, earlier, 1), *known, *again]
 
+    @contextmanager
     def assemble_and_finish(
         self,
         run: OpenRun,
@@ -52,7 +79,7 @@ class LocalSteps:
         batch: IntendedBatch,
         *,
         checked: bool,
-    ) -> TaskResults:
+    ) -> Iterator[Findings]:
         rows = pa.Table.from_batches([*references, *headers], SCHEMA).filter(
             pc.field("kind") == int(ReferenceKind.PACKED)
         )
@@ -60,7 +87,7 @@ class LocalSteps:
             results = spark_steps.process_again(run, rows.to_batches(), window=batch.again)
         else:
             results = spark_steps.assemble_and_finish(run, rows.to_batches(), known=batch.known, checked=checked)
-        return packages.found_in(pa.Table.from_batches(results, packages.RESULTS))
+        yield findings.held(pa.Table.from_batches(results, packages.RESULTS))
 
     def write_tables(self, opened: OpenJob, tasks: Sequence[TableTask]) -> Iterable[Written]:
         assert opened.tables is not None
@@ -71,14 +98,20 @@ def committer_of(run: OpenRun) -> Committer:
     return Committer(run, partial(LocalSteps().write_tables, run))
 
 
-def found_up_to(run: OpenRun, last_segment: int, known: int | None) -> TaskResults:
+def found_up_to(run: OpenRun, last_segment: int, known: int | None) -> Findings:
     """Return the results of the messages after the packed position `known` up to a segment."""
-    steps = LocalSteps()
-    with steps.read_references(run, last_segment, checked=False) as references:
-        headers = steps.read_headers(run, references)
-        return steps.assemble_and_finish(
-            run, references, headers, IntendedBatch("", last_segment, known), checked=False
+    steps, intended = LocalSteps(), IntendedBatch("", last_segment, known)
+    with steps.read_references(run, intended, checked=False) as references:
+        headers = steps.read_headers(
+            run, references, earlier_state(run, intended, partial(steps.keys, run, references))
         )
+        with steps.assemble_and_finish(run, references, headers, intended, checked=False) as found:
+            return found
+
+
+def findings_of(results: Iterable[Result], job: Job) -> Findings:
+    """Return results as tasks would hand them over."""
+    return findings.held(pa.Table.from_batches(packages.rows_of(results, job, None), packages.RESULTS))
 
 
 def run_batch(

@@ -15,12 +15,12 @@ from typing import Any
 from adapters.delta_tables import DeltaTables
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
-from app.pipeline.commit import packages
-from app.pipeline.commit.packages import TaskResults
+from app.pipeline.commit import findings
+from app.pipeline.commit.findings import Findings
 from app.pipeline.job import workers
 from app.pipeline.job.job import Job, open_run
 from app.pipeline.job.spark_session import SparkSettings, session
-from app.pipeline.run import streaming
+from app.pipeline.run import spark_steps, streaming
 from app.settings import Settings
 
 MOMENTS = ("at work", "read", "one table", "all tables", "catalog")
@@ -61,7 +61,7 @@ def _die_at(moment: str, batch: int, catalog: SqlCatalog) -> None:
     def is_the_one() -> bool:
         return begun == batch
 
-    def found_in(table: Any) -> TaskResults:
+    def held(table: Any) -> Findings:
         found = read(table)
         if moment == "read" and is_the_one():
             _die()
@@ -74,15 +74,17 @@ def _die_at(moment: str, batch: int, catalog: SqlCatalog) -> None:
             threading.Timer(AT_WORK_SECONDS, _die).start()
         return prepared(job, step)
 
-    read, prepared = packages.found_in, workers.in_task
-    packages.found_in = found_in
+    read, prepared = findings.held, workers.in_task
+    vars(spark_steps)["held"] = held
     vars(streaming)["in_task"] = in_task
     if moment == "one table":
         DeltaTables.commit = _dying_after(DeltaTables.commit, is_the_one)  # type: ignore[method-assign]
+    written: Any = catalog
     if moment == "all tables":
-        catalog.checkpoint = lambda checkpoint: _die() if is_the_one() else SqlCatalog.checkpoint(catalog, checkpoint)  # type: ignore[method-assign]
+        saved = catalog.checkpoints
+        written.checkpoints = lambda checkpoints: _die() if is_the_one() else saved(checkpoints)
     if moment == "catalog":
-        catalog.checkpoint = _dying_after(catalog.checkpoint, is_the_one)  # type: ignore[method-assign]
+        written.checkpoints = _dying_after(catalog.checkpoints, is_the_one)
 
 
 def _dying_after(call: Callable[..., Any], is_the_one: Callable[[], bool]) -> Callable[..., Any]:

@@ -1,6 +1,6 @@
 """The catalog's queries and checkpoints for assembly."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import compress
 from types import MappingProxyType
@@ -42,7 +42,7 @@ from adapters.sql_catalog.schema.record_rows import (
 )
 from adapters.sql_catalog.schema.state_conditions import IS_CLOSED, IS_NOT_CLOSED, becomes, can
 from app.assembly.states import CLOSED, DONE, Input, follow
-from app.codecs.sas.correlid import compared
+from app.codecs.sas.correlid import COMPARED_SIZE, KEY_SIZE, compared
 from app.model.attachment import AttachmentState
 from app.model.errors import CatalogChanged
 from app.model.records import AttachmentRecord, Checkpoint, MessageRecord, NewEvent, PartRun, QuarantineCopy
@@ -96,6 +96,11 @@ _BY_CORREL_KEY = Lookup(
         .where(_messages.c.source == _source, wanted)
         .order_by(_messages.c.correl_key, _messages.c.header_position)
     ),
+)
+_BY_MESSAGE_KEY = Lookup(
+    _messages.c.correl_key,
+    lambda wanted: select(_messages).where(_messages.c.source == _source, wanted).order_by(_messages.c.header_position),
+    behind=COMPARED_SIZE - KEY_SIZE,
 )
 _UNANNOUNCED = Lookup(
     _attachments.c.id,
@@ -159,36 +164,51 @@ class AssemblyPart(CatalogPart):
                     found.setdefault(row.correl_key, message_record(row))
         return found
 
+    def messages_by_key(self, source: str, keys: Sequence[bytes]) -> list[MessageRecord]:
+        with self._database.read() as connection:
+            found = [row for some in chunks(keys) for row in _BY_MESSAGE_KEY.run(connection, some, source=source)]
+        return [message_record(row) for row in found]
+
     def incomplete_messages(self) -> list[MessageRecord]:
         incomplete = select(_messages).where(_messages.c.complete_at.is_(None))
         return self._all(incomplete.order_by(_messages.c.received_at, _messages.c.id), message_record)
 
     def checkpoint(self, checkpoint: Checkpoint) -> set[str]:
+        return self.checkpoints([checkpoint])
+
+    def checkpoints(self, checkpoints: Iterable[Checkpoint]) -> set[str]:
+        missed: set[str] = set()
         with self._database.write() as connection:
-            if checkpoint.restarts is not None:
-                _require_known(connection, checkpoint.restarts)
-            identified = _unannounced(connection, checkpoint.identified)
-            missed, not_expired = self._save_attachments(connection, checkpoint)
-            warned = warn(connection, checkpoint.warned)
-            incomplete = {each.id for each in checkpoint.messages if not missed.isdisjoint(each.attachments)}
-            messages = message_columns(checkpoint.messages)
-            if incomplete:
-                times = zip(messages["id"], messages["complete_at"], strict=True)
-                messages["complete_at"] = [None if each in incomplete else time for each, time in times]
-            self._upsert_message.run(connection, messages)
-            masks = checkpoint.source_dialects
-            replaced: dict[Table, Columns] = {
-                catalog_tables.quarantine: quarantine_columns(checkpoint.quarantine),
-                catalog_tables.quarantine_copies: columns_of(QuarantineCopy, checkpoint.quarantine_copies),
-                catalog_tables.source_dialects: {"source": [*masks], "dialects": [*masks.values()]},
-            }
-            for table, columns in replaced.items():
-                self._upserts[table].run(connection, columns)
-            without_events = missed | not_expired | incomplete
-            events = [event for event in checkpoint.events if event.subject not in without_events]
-            log_events(connection, [*identified, *events, *warned])
-            if checkpoint.progress is not None:
-                connection.execute(_ADVANCE, {"reached": checkpoint.progress})
+            for each in checkpoints:
+                missed |= self._save(connection, each)
+        return missed
+
+    def _save(self, connection: Connection, checkpoint: Checkpoint) -> set[str]:
+        """Save a checkpoint in the caller's transaction. Return what it could not finish or refuse."""
+        if checkpoint.restarts is not None:
+            _require_known(connection, checkpoint.restarts)
+        identified = _unannounced(connection, checkpoint.identified)
+        missed, not_expired = self._save_attachments(connection, checkpoint)
+        warned = warn(connection, checkpoint.warned)
+        incomplete = {each.id for each in checkpoint.messages if not missed.isdisjoint(each.attachments)}
+        messages = message_columns(checkpoint.messages)
+        if incomplete:
+            times = zip(messages["id"], messages["complete_at"], strict=True)
+            messages["complete_at"] = [None if each in incomplete else time for each, time in times]
+        self._upsert_message.run(connection, messages)
+        masks = checkpoint.source_dialects
+        replaced: dict[Table, Columns] = {
+            catalog_tables.quarantine: quarantine_columns(checkpoint.quarantine),
+            catalog_tables.quarantine_copies: columns_of(QuarantineCopy, checkpoint.quarantine_copies),
+            catalog_tables.source_dialects: {"source": [*masks], "dialects": [*masks.values()]},
+        }
+        for table, columns in replaced.items():
+            self._upserts[table].run(connection, columns)
+        without_events = missed | not_expired | incomplete
+        events = [event for event in checkpoint.events if event.subject not in without_events]
+        log_events(connection, [*identified, *events, *warned])
+        if checkpoint.progress is not None:
+            connection.execute(_ADVANCE, {"reached": checkpoint.progress})
         return missed
 
     def _save_attachments(self, connection: Connection, checkpoint: Checkpoint) -> tuple[set[str], set[str]]:

@@ -18,6 +18,11 @@ _EXTENTS = Lookup(
     lambda wanted: select(catalog_tables.extents.c.attachment_id, catalog_tables.extents.c.extents).where(wanted),
 )
 
+_RUNS = Lookup(
+    _part_runs.c.attachment_id,
+    lambda wanted: select(_part_runs.c.attachment_id, _part_runs.c.runs).where(wanted).order_by(_part_runs.c.number),
+)
+
 
 class JournalReferencesPart(CatalogPart):
     """`app.ports.JournalReferences` over SQL."""
@@ -29,6 +34,13 @@ class JournalReferencesPart(CatalogPart):
         runs = select(_part_runs.c.runs).where(_part_runs.c.attachment_id == attachment_id)
         with self._database.read() as connection:
             return b"".join(connection.scalars(runs.order_by(_part_runs.c.number)))
+
+    def part_runs_of(self, attachment_ids: Sequence[str]) -> dict[str, list[PartRun]]:
+        found: dict[str, list[PartRun]] = {}
+        with self._database.read() as connection:
+            for row in (row for some in chunks(attachment_ids) for row in _RUNS.run(connection, some)):
+                found.setdefault(row.attachment_id, []).extend(unpack_runs([row.runs]))
+        return found
 
     def extents(self, attachment_id: str) -> tuple[Extent, ...]:
         with self._database.read() as connection:

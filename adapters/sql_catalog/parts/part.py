@@ -1,6 +1,7 @@
 """The base class of the catalog's parts."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -10,6 +11,7 @@ from sqlalchemy import (
     CursorResult,
     Row,
     Select,
+    and_,
     bindparam,
     func,
     insert,
@@ -73,11 +75,14 @@ class Lookup:
     """A query for the rows in which a column has one of many texts or bytes.
 
     `rows` makes it of this condition. It is made once for each database: for few values SQLAlchemy takes longer to put
-    a query together than the database to answer it.
+    a query together than the database to answer it. With `behind`, the column begins with one of the values, and has so
+    many bytes behind it.
     """
 
-    def __init__(self, column: ColumnElement[Any], rows: Callable[[ColumnElement[bool]], Select[Any]]) -> None:
-        self._column, self._rows = column, rows
+    def __init__(
+        self, column: ColumnElement[Any], rows: Callable[[ColumnElement[bool]], Select[Any]], *, behind: int = 0
+    ) -> None:
+        self._column, self._rows, self._behind = column, rows, behind
         self._queries: dict[str, Select[Any]] = {}
 
     def run(self, connection: Connection, values: Sequence[Any], **others: Any) -> CursorResult[Any]:
@@ -86,7 +91,8 @@ class Lookup:
         query = self._queries.get(dialect)
         if query is None:
             wanted = bindparam("wanted", type_=_list_type(dialect, column))
-            query = self._queries[dialect] = self._rows(_is_one_of(dialect, column, wanted))
+            matches = partial(_begins, behind=self._behind) if self._behind else _is_one_of
+            query = self._queries[dialect] = self._rows(matches(dialect, column, wanted))
         return connection.execute(query, {"wanted": _listed(dialect, column, values), **others})
 
 
@@ -96,6 +102,18 @@ def _is_one_of(dialect: str, column: ColumnElement[Any], wanted: ColumnElement[A
         return column.in_(select(func.unnest(wanted)))
     value = func.json_each(wanted).table_valued("value").c.value
     return column.in_(select(getattr(func, FROM_HEX)(value) if isinstance(column.type, Octets) else value))
+
+
+def _begins(dialect: str, column: ColumnElement[Any], wanted: ColumnElement[Any], behind: int) -> ColumnElement[bool]:
+    """Return the condition that a column begins with a value of a list, as a range for each value: an index on the
+    column answers it."""
+    value: ColumnElement[Any]
+    if dialect == "postgresql":
+        value = func.unnest(wanted, type_=Octets()).column_valued()
+        return and_(column >= value, column <= value.op("||")(literal(b"\xff" * behind, Octets())))
+    value = func.json_each(wanted).table_valued("value").c.value
+    from_hex = getattr(func, FROM_HEX)
+    return and_(column >= from_hex(value), column <= from_hex(value.op("||")("ff" * behind)))
 
 
 def _listed(dialect: str, column: ColumnElement[Any], values: Sequence[Any]) -> Sequence[Any]:

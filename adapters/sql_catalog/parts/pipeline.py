@@ -96,6 +96,21 @@ _ADDED: tuple[tuple[Table, Sequence[str], Select[Any], Column[str]], ...] = (
 """The tables that get the rows of finished attachments: the names of their columns, the staged rows, and the column of
 these that has the attachment."""
 
+_ARRAYS = {
+    "sqlite": "json_each(new.attachments) AS each",
+    "postgresql": "json_array_elements_text(new.attachments) AS each(value)",
+}
+_NOT_COMPLETED = {
+    dialect: text(
+        f"SELECT new.id FROM {_messages.name} AS new "  # noqa: S608 - names of this module
+        f"WHERE EXISTS (SELECT 1 FROM {each} WHERE NOT EXISTS (SELECT 1 FROM attachments "
+        f"WHERE attachments.id = each.value AND attachments.state = '{AttachmentState.FINISHED.value}')) "
+        "OR EXISTS (SELECT 1 FROM messages WHERE messages.id = new.id AND messages.complete_at IS NOT NULL)"
+    )
+    for dialect, each in _ARRAYS.items()
+}
+"""The staged messages that are not completed now: an attachment is not finished, or they are complete already."""
+
 _NEW = select(func.count()).select_from(_events)
 """The number of staged attachments, or of staged messages: each has an event, and few attachments have two."""
 _LAST_ROW: ColumnElement[int] = func.coalesce(func.max(literal_column("rowid")), 0)
@@ -219,17 +234,17 @@ class PipelinePart(AssemblyPart):
             messages=[message_record(row) for row in messages],
         )
 
-    def add_messages(self, packed: Sequence[Packed], incomplete: Sequence[str], now: int) -> None:
+    def add_messages(self, packed: Sequence[Packed], now: int) -> None:
         with (
             self._staged(packed) as connection,
             _indexed_later(connection, catalog_tables.messages, catalog_tables.events),
         ):
-            lacking = among(connection, _messages.c.id, incomplete)
-            at = case((lacking, null()), else_=_now)
+            others = [*connection.scalars(_NOT_COMPLETED[connection.dialect.name])]
+            at = case((among(connection, _messages.c.id, others), null()), else_=_now)
             found = select(*(at if column.name == "complete_at" else column for column in _messages.columns))
             upsert = self._message_upsert.from_select(_messages.columns.keys(), found.where(true()))
             connection.execute(upsert, {"now": now})
-            without_events = among(connection, _events.c.subject, incomplete)
+            without_events = among(connection, _events.c.subject, others)
             events = insert(catalog_tables.events).from_select(_EVENT_COLUMNS, _NEW_EVENTS.where(~without_events))
             connection.execute(events, {"now": now})
 

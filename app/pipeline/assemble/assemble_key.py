@@ -7,7 +7,7 @@ The state of an attachment or a message depends only on the references under its
 instead (`app.pipeline.assemble.columnar_assembly`).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import NamedTuple
@@ -34,6 +34,7 @@ from app.model.records import AttachmentRecord, MessageRecord, PartRun
 from app.pipeline.references.message_references import (
     AttachmentClaim,
     CommonDialects,
+    HeldState,
     MessageBegun,
     MessageEvent,
     Reference,
@@ -127,14 +128,26 @@ def assemble_news(
 ) -> list[KeyOutcome]:
     """Return the outcomes of all references under a key, limited to those after the packed position `known`.
 
-    The outcomes of the earlier ones have been committed.
+    The outcomes of the earlier ones have been committed: their state is a `HeldState`, or follows from them.
     """
+    held = KeyState()
     earlier: list[Reference] = []
     news: list[Reference] = []
     for reference in references:
-        (earlier if known is not None and _end(reference) <= known else news).append(reference)
-    held = assemble(key, earlier, KeyState(), limits)[1] if earlier and news else KeyState()
+        if isinstance(reference, HeldState):
+            held = KeyState(reference.attachment, reference.messages)
+        else:
+            (earlier if known is not None and _end(reference) <= known else news).append(reference)
+    if earlier and news:
+        held = _with_parts(held, assemble(key, earlier, KeyState(), limits)[1])
     return assemble(key, news, held, limits)[0] if news else []
+
+
+def _with_parts(held: KeyState, read: KeyState) -> KeyState:
+    """Return the state that the catalog has, as far as it has any, with the parts that were read again."""
+    if held.attachment is None or read.attachment is None:
+        return KeyState(held.attachment or read.attachment, held.messages or read.messages)
+    return KeyState(TrackedAttachment(held.attachment.record, read.attachment.parts), held.messages)
 
 
 def _end(reference: Reference) -> int:
@@ -188,7 +201,7 @@ def _assembled(
                 case ApplicationArrived(address, position):
                     applications[assembly.messages[address].id] = position
                     assembly.set_application(address, NOT_FETCHED)
-    attachment, messages = assembly.attachments.get(key), _kept(assembly.messages.values())
+    attachment, messages = assembly.attachments.get(key), kept_messages(assembly.messages.values())
     changes = assembly.take_changes()
     record = changes.attachments[0] if changes.attachments else None
     after = KeyState(
@@ -213,7 +226,7 @@ def _assembled(
     return outcome, after
 
 
-def _kept(messages: Iterable[MessageRecord]) -> tuple[MessageRecord, ...]:
+def kept_messages(messages: Collection[MessageRecord]) -> tuple[MessageRecord, ...]:
     """Return the messages to keep under a key: those that wait, and the newest answered ones.
 
     The answered ones are kept to recognize a second application message.

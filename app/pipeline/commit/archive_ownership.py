@@ -5,6 +5,8 @@ new would be taken for known and left out. So progress is recorded with its jour
 transactions (`app.service.tables.table_reader.application`). Results of several journals are refused.
 """
 
+from collections.abc import Sequence
+
 import structlog
 
 from app.model.errors import GatewayError
@@ -29,7 +31,7 @@ def claim(run: OpenRun) -> str:
     identity, name = run.archive.identity(), intents.journal_name(run.archive, place)
     what = f"the archive {place} is journal {name}"
     if run.tables is not None:
-        for table in run.tables.names():
+        for table in marked(run.tables):
             for other in run.tables.applications(table):
                 if not other.startswith(APPLICATION) or other == application(name):
                     continue
@@ -48,6 +50,12 @@ def claim(run: OpenRun) -> str:
             f"journal they are of: {_OF_ITS_OWN}"
         )
     return name
+
+
+def marked(tables: TableStore) -> Sequence[str]:
+    """Return the tables that show what the pipeline has committed: the table of quality, which takes each transaction
+    before all others. All tables, if it was removed or has none."""
+    return [QUALITY] if tables.applications(QUALITY) else tables.names()
 
 
 def warn_of_lacking_rows(tables: TableStore, name: str, progress: int | None) -> None:

@@ -7,42 +7,37 @@ same names with the same bytes, tables that have the batch ignore it, and the ca
 is done. Only one process may commit: a catalog that has changed meanwhile refuses the batch.
 """
 
+import pickle
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
-from itertools import chain
-from typing import NamedTuple
+from io import SEEK_END
+from itertools import chain, islice
+from tempfile import SpooledTemporaryFile
+from typing import IO, NamedTuple, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from app.assembly.states import DONE
 from app.model.attachment import AttachmentState
 from app.model.errors import GatewayError
 from app.model.message import Position
-from app.model.records import AttachmentRecord, Checkpoint, MessageRecord
+from app.model.records import Checkpoint, MessageRecord, NewEvent
 from app.pipeline.commit import tables
 from app.pipeline.commit.archive_ownership import claim
 from app.pipeline.commit.changes import Changes, TableChanges
 from app.pipeline.commit.commit_intent import IntendedBatch, begin, end
-from app.pipeline.commit.packages import Package, TaskResults, finished_in, results_in, without
+from app.pipeline.commit.findings import Findings
+from app.pipeline.commit.packages import FinishedPackage, Summary, finished_in
 from app.pipeline.commit.reprocessing import Reprocessing, replace_rows
-from app.pipeline.commit.result_changes import (
-    begun,
-    checkpoint_of,
-    damaged_segments,
-    data_sets,
-    dated,
-    files,
-    ids_of,
-    qualities,
-    traces,
-)
-from app.pipeline.commit.tables import CommittedTable, TableTask, Written
+from app.pipeline.commit.result_changes import checkpoint_of, dated
+from app.pipeline.commit.tables import CommittedTable, DataSet, TableTask, Written
 from app.pipeline.finish.finish_outcomes import Result, with_content
 from app.pipeline.job.job import OpenRun
 from app.pipeline.read.segment_gaps import Gaps
 from app.ports import PACKED_AT_ONCE
 from app.service.assembling import finished_in_checkpoint
+from app.service.assembling.finished_in_checkpoint import lacks_only_attachments
 from app.service.events.event_entries import complete_messages, lone_message_events
-from app.service.events.event_spans import ratio_of
 from app.service.finishing.finished_contents import read_or_reject
 from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.tables.table_reader import application
@@ -51,6 +46,11 @@ from app.tables.quality import Increment, hour_of, increments, quality_rows
 
 AT_ONCE = 5000
 """The number of finished attachments that the catalog takes in one transaction."""
+
+WAITING_BYTES = 16 << 20
+"""The size of the results for the last transaction that wait in memory. More of them wait in a temporary file."""
+
+T = TypeVar("T")
 
 WriteTables = Callable[[Sequence[TableTask]], Iterable[Written]]
 """A function that runs table tasks, in this process or in others."""
@@ -93,7 +93,7 @@ class Committer:
         self.progress = run.catalog.progress()
         self._journal: str | None = None
 
-    def commit(self, found: TaskResults, batch: IntendedBatch | None = None) -> CommittedBatch | None:
+    def commit(self, found: Findings, batch: IntendedBatch | None = None) -> CommittedBatch | None:
         """Commit what a batch has found. Return None for new messages if there are none.
 
         Without `batch`, it is all messages after the last commit. Attachments that are complete in the catalog are
@@ -102,20 +102,22 @@ class Committer:
         Raises GatewayError when another process has committed since the last batch, or since this object was made.
         """
         again = None if batch is None else batch.again
-        if again is None and not found:
+        if again is None and found.reached is None:
             return None
         if self._journal is None:
             self._journal = claim(self._run)
         now = self._clock.now()
         if batch is not None and again is not None:
             self._require_alone()
-            return self._commit(Reprocessing(self._run, batch, again).changes(found.results, now), now)
-        reached = max(*(each.reached for each in found.results), *(each.reached for each in found.packages), 0)
+            asked = [*chain.from_iterable(found.results())]
+            return self._commit(Reprocessing(self._run, batch, again).changes(asked, now), now)
+        reached = found.reached or 0
         progress = self._catalog.progress()
         if progress is not None and progress >= reached:
-            results = [*found.results, *results_in(found.packages, self._catalog)]
-            self._drop_unfinished(results)
-            self._complete_messages(results)
+            self._drop_unfinished(found)
+            # The run that committed the batch may have ended before it completed its messages.
+            waiting = filter(lacks_only_attachments, self._catalog.incomplete_messages())
+            complete_messages(self._catalog, [*chain.from_iterable(each.attachments for each in waiting)], now)
             return CommittedBatch(reached, was_known=True)
         self._require_alone()
         return self._commit(self._new(found, reached, None if batch is None else batch.left_behind, now), now)
@@ -131,70 +133,51 @@ class Committer:
         begin(store, changes.batch)
         added = self._commit_tables(changes)
         self._require_alone()
-        self._place(changes.results)
-        complete = self._commit_catalog(changes, now)
+        self._place(changes.staged)
+        self._commit_catalog(changes, now)
         if not changes.is_again:
             self.progress = changes.reached
-        self._complete_messages(changes.results, complete, changes.packages)
-        if staged := [result.staged_object for result in changes.results if result.staged_object is not None]:
+        if staged := [result.staged_object for result in changes.staged if result.staged_object is not None]:
             store.delete_all(staged)
         end(store)
         return outcome(changes, added, now, self._clock.now())
 
     # --- new messages -------------------------------------------------------------------------------------------------
 
-    def _new(self, found: TaskResults, reached: int, left_behind: Collection[str] | None, now: int) -> Changes:
-        known, packages = self._apart(found.packages)
-        results = [*found.results, *known]
-        others = list(self._left_behind(results, reached, left_behind))
-        results = self._completed([*results, *others], now)
+    def _new(self, found: Findings, reached: int, only: Collection[str] | None, now: int) -> Changes:
+        if others := [*self._left_behind(found, reached, only)]:
+            found = found.also(others, self._run.job)
+        counted, quality = _summed(found.summaries())
         left = tuple(other.record.id for other in others if other.record is not None)
-        quality = quality_rows(chain(qualities(results), *(package.quality for package in packages)))
-        # An earlier batch has finished these, or they have been deleted meanwhile.
-        over = {record.id for record in self._known(results) if record.state in DONE}
-        finished = [result for result in results if result.finished is not None and result.record is not None]
-        news = [result for result in finished if result.record is not None and result.record.id not in over]
-        packaged = (tables.with_finished_at(package.files, now) for package in packages)
         return Changes(
             IntendedBatch(self._journal or "", Position.unpack(reached).segment, self.progress, left),
             reached,
-            results,
-            TableChanges(
-                [*data_sets(news), *chain.from_iterable(package.data_sets for package in packages)],
-                pa.concat_tables([tables.file_rows(files(news)), *packaged]),
-                quality,
-            ),
-            counted=results,
-            quality=quality,
-            damaged=damaged_segments(results),
-            finished=frozenset(ids_of(news)),
-            traced=tuple(chain(traces(news), *(package.traces for package in packages))),
-            packages=packages,
-            received=tuple(increments(quality)),
+            lambda: ([dated(result, now) for result in some] for some in found.results()),
+            TableChanges(lambda: self._new_data_sets(found), lambda: self._new_files(found, now), quality),
+            counted,
+            quality,
+            tuple(increments(quality)),
+            finished=found.finished,
+            messages=found.messages,
         )
 
-    def _apart(self, packages: Sequence[Package]) -> tuple[list[Result], list[Package]]:
-        """Return the results of attachments that the catalog has, and the packages without them."""
-        asked = [*chain.from_iterable(package.attachments for package in packages)]
-        known = {record.id for record in self._catalog.attachments_by_id(asked)}
-        results: list[Result] = []
-        others: list[Package] = []
-        for package in packages:
-            some = known.intersection(package.attachments)
-            results += finished_in(package, self._catalog, some)
-            others.append(without(package, some))
-        return results, others
+    def _new_data_sets(self, found: Findings) -> Iterator[DataSet]:
+        for some in found.data_sets():
+            over = self._over([each.attachment for each in some])
+            yield from (each for each in some if each.attachment not in over)
 
-    def _completed(self, results: Iterable[Result], now: int) -> list[Result]:
-        """Return results with the time (µs) of finishing, and with the traces that begin here."""
-        ratio = ratio_of(self._run.stores.settings.traces)
-        return [begun(dated(result, now), ratio) for result in results]
+    def _new_files(self, found: Findings, now: int) -> Iterator[pa.RecordBatch]:
+        for rows in found.files():
+            attachments = rows.column("attachment")
+            if over := self._over(attachments.to_pylist()):
+                is_over = pc.is_in(attachments, pa.array([*over], pa.string()))
+                yield from tables.with_finished_at(rows.filter(pc.invert(is_over)), now).to_batches()
+            else:
+                yield from tables.with_finished_at(rows, now).to_batches()
 
-    def _known(self, results: Iterable[Result]) -> list[AttachmentRecord]:
-        """Return the catalog's records of the finished attachments."""
-        return self._catalog.attachments_by_id(
-            [result.finished.id for result in results if result.finished is not None]
-        )
+    def _over(self, attachments: Sequence[str]) -> set[str]:
+        """Return the attachments that an earlier batch has finished, or that have been deleted meanwhile."""
+        return {record.id for record in self._catalog.attachments_by_id(attachments) if record.state in DONE}
 
     # --- tables and catalog -------------------------------------------------------------------------------------------
 
@@ -202,19 +185,20 @@ class Committer:
         store, rows = self._run.tables, changes.tables
         if store is None:
             return ()
-        transaction = application(changes.batch.journal), changes.reached
-        plans = (
-            tables.plan(store, rows.data_sets, *transaction)
-            if rows.replaced is None
-            else tables.plan_again(store, rows.data_sets)
-        )
-        written = list(self._write_tables([task for plan in plans for task in plan.tasks]))
         if rows.replaced is not None:
-            return tuple(replace_rows(store, rows, plans, written))
-        committed = tables.commit(plans, written, store, *transaction)
-        own = ((tables.FILES, rows.files), (tables.QUALITY, rows.quality))
-        appended = [tables.append(store, name, each, *transaction) for name, each in own]
-        return (*committed, *(each for each in appended if each is not None))
+            plans = tables.plan_again(store, rows.data_sets())
+            return tuple(replace_rows(store, rows, plans, self._written(tables.tasks(plans, rows.data_sets()))))
+        to = application(changes.batch.journal), changes.reached
+        batches = rows.quality.to_batches()
+        added = [tables.append(store, tables.QUALITY, rows.quality.schema, batches, *to, marks=True)]
+        plans = tables.plan(store, rows.data_sets(), *to)
+        if plans:
+            added += tables.commit(plans, self._written(tables.tasks(plans, rows.data_sets())), store, *to)
+        added.append(tables.append(store, tables.FILES, tables.FILES_SCHEMA, rows.files(), *to))
+        return tuple(each for each in added if each is not None)
+
+    def _written(self, tasks: Iterable[Sequence[TableTask]]) -> Iterator[Written]:
+        return chain.from_iterable(map(self._write_tables, tasks))
 
     def _place(self, results: Iterable[Result]) -> None:
         """Give staged content the name of its attachment's object."""
@@ -226,132 +210,192 @@ class Committer:
                     for piece in store.read(result.staged_object):
                         target.write(piece)
 
-    def _commit_catalog(self, changes: Changes, now: int) -> set[str]:
+    def _commit_catalog(self, changes: Changes, now: int) -> None:
         """Save changes in the catalog, most of them in transactions before the last one.
 
-        Those change nothing if the batch is run again. Return the messages that new ones complete, of which all
-        attachments are finished with this batch.
+        Those change nothing if the batch is run again. Finished attachments come before messages: the catalog knows
+        then which of these are complete. Whatever comes later completes the others.
         """
-        added, refused = self._add_finished(changes.packages, now)
-        complete = self._add_messages(added, now)
-        finished = changes.finished.union(*(package.attachments for package in added))
-        results = [*changes.results, *self._completed(results_in(refused, self._catalog), now)]
-        *earlier, last = _transactions(results, changes)
-        for some in earlier:
-            finished -= self._take(_checkpoint(some, changes, now))
-        checkpoint = _checkpoint(last, changes, now)
-        checkpoint.removed_attachments += changes.removed
-        if not changes.is_again:
-            checkpoint.progress = changes.reached
-            messages = chain.from_iterable(result.messages for result in results)
-            checkpoint.events += lone_message_events(filter(_is_answered, messages), now)
-            complete |= finished_in_checkpoint.complete(checkpoint, finished, now)
-        self._take(checkpoint)
+        self._add_finished(changes.finished(), now)
+        for some in _groups(changes.messages()):
+            self._catalog.add_messages(some, now)
+        with SpooledTemporaryFile(WAITING_BYTES) as waiting:
+            early: list[Result] = []
+            for result in chain.from_iterable(changes.results()):
+                if not changes.is_again and (result.finished is None or result.messages):
+                    pickle.dump(result, waiting)
+                    continue
+                early.append(result)
+                if len(early) == AT_ONCE:
+                    self._take_early(early, changes, now)
+                    early = []
+            self._take_last(early, waiting, changes, now)
         for entry in changes.healed:
             self._catalog.set_quarantine_state(entry, "replayed")
-        return complete
 
-    def _add_finished(self, packages: Iterable[Package], now: int) -> tuple[list[Package], list[Package]]:
-        """Add the attachments of packages to the catalog. Return the packages that it has taken, and those with
-        attachments that have come to it meanwhile."""
-        added: list[Package] = []
-        refused: list[Package] = []
-        for some in _groups([package for package in packages if package.attachments]):
-            if self._adds_finished(some, now):
-                added += some
-                continue
-            for package in some:
-                is_added = len(some) > 1 and self._adds_finished([package], now)
-                (added if is_added else refused).append(package)
-        return added + [package for package in packages if not package.attachments], refused
+    def _add_finished(self, packages: Iterable[FinishedPackage], now: int) -> None:
+        """Add the attachments of packages to the catalog. Those that it has already are changed one by one."""
+        for some in _groups(packages):
+            known: set[str] = set()
+            while not self._catalog.add_finished([package.rows for package in some], now, known):
+                asked = [*chain.from_iterable(package.attachments for package in some)]
+                known = {record.id for record in self._catalog.attachments_by_id(asked)}
+            for package in some if known else ():
+                found = finished_in(package, self._catalog, known)
+                for at in range(0, len(found), AT_ONCE):
+                    results = [dated(result, now) for result in found[at : at + AT_ONCE]]
+                    self._take([checkpoint_of(results, now)])
+                    self._complete_messages(results)
 
-    def _adds_finished(self, packages: Sequence[Package], now: int) -> bool:
-        left_out = frozenset().union(*(package.left_out for package in packages))
-        return self._catalog.add_finished([package.finished_rows for package in packages], now, left_out)
+    def _take_early(self, results: Sequence[Result], changes: Changes, now: int) -> None:
+        self._take([_checkpoint(results, changes, now)])
+        self._complete_messages(results)
 
-    def _add_messages(self, packages: Sequence[Package], now: int) -> set[str]:
-        """Add the messages of packages. Return the complete ones: all of their attachments are in packages."""
-        finished = set().union(*(package.attachments for package in packages))
+    def _take_last(self, early: Sequence[Result], waiting: IO[bytes], changes: Changes, now: int) -> None:
+        """Save these results and those that wait, in one transaction, with the progress. Complete their messages."""
         complete: set[str] = set()
-        for some in _groups([package for package in packages if package.messages]):
-            messages = [*chain.from_iterable(package.messages.items() for package in some)]
-            done = {each for each, attachments in messages if finished.issuperset(attachments)}
-            incomplete = [each for each, _ in messages if each not in done]
-            self._catalog.add_messages([package.message_rows for package in some], incomplete, now)
-            complete |= done
-        return complete
 
-    def _take(self, checkpoint: Checkpoint) -> set[str]:
-        """Save a checkpoint. Return the attachments that could not be finished."""
-        objects = {finished.id: finished.object_name for finished in checkpoint.finished}
-        missed = self._catalog.checkpoint(checkpoint)
-        for attachment_id in missed:
+        def checkpoints() -> Iterator[Checkpoint]:
+            results = _waiting(waiting)
+            some = [*early, *islice(results, AT_ONCE)]
+            checkpoint = _checkpoint(some, changes, now)
+            checkpoint.removed_attachments += changes.removed
+            if not changes.is_again:
+                checkpoint.progress = changes.reached
+                checkpoint.events += _lone_messages(some, now)
+                finished = {each.id for each in checkpoint.finished}
+                complete.update(finished_in_checkpoint.complete(checkpoint, finished, now))
+            yield checkpoint
+            while some := [*islice(results, AT_ONCE)]:
+                checkpoint = _checkpoint(some, changes, now)
+                checkpoint.events += _lone_messages(some, now)
+                yield checkpoint
+
+        self._take(checkpoints())
+        results = chain(early, _waiting(waiting))
+        while some := [*islice(results, AT_ONCE)]:
+            self._complete_messages(some, complete)
+
+    def _take(self, checkpoints: Iterable[Checkpoint]) -> None:
+        """Save checkpoints in one transaction. Delete the content of attachments that were deleted meanwhile."""
+        objects: dict[str, str | None] = {}
+
+        def noted() -> Iterator[Checkpoint]:
+            for checkpoint in checkpoints:
+                objects.update((finished.id, finished.object_name) for finished in checkpoint.finished)
+                yield checkpoint
+
+        for attachment_id in self._catalog.checkpoints(noted()):
             record = self._catalog.attachment(attachment_id)
             name = objects.get(attachment_id)
             if name is not None and record is not None and record.state is AttachmentState.DELETED:
                 self._run.stores.store.delete(name)
-        return missed
 
-    def _drop_unfinished(self, results: Sequence[Result]) -> None:
+    def _drop_unfinished(self, found: Findings) -> None:
         """Delete the content of attachments that are not finished, although an earlier run committed the batch: this
         run has written it.
 
         They were deleted meanwhile, or the archive has segments now that it had not then.
         """
-        objects = {result.finished.id: result.finished.object_name for result in results if result.finished is not None}
-        finished = {record.id for record in self._known(results) if record.state is AttachmentState.FINISHED}
-        for attachment_id, name in objects.items():
-            if name is not None and attachment_id not in finished:
+        for package in found.finished():
+            finished = self._finished(package.attachments)
+            others = [each for each in package.attachments if each not in finished]
+            self._drop(_objects(finished_in(package, self._catalog, others)).values())
+        for results in found.results():
+            objects = _objects(results)
+            finished = self._finished([*objects])
+            self._drop(name for each, name in objects.items() if each not in finished)
+
+    def _finished(self, attachments: Sequence[str]) -> set[str]:
+        records = self._catalog.attachments_by_id(attachments)
+        return {record.id for record in records if record.state is AttachmentState.FINISHED}
+
+    def _drop(self, objects: Iterable[str | None]) -> None:
+        for name in objects:
+            if name is not None:
                 self._run.stores.store.delete(name)
 
-    def _left_behind(self, results: Sequence[Result], reached: int, only: Collection[str] | None) -> Iterator[Result]:
+    def _left_behind(self, found: Findings, reached: int, only: Collection[str] | None) -> Iterator[Result]:
         """Yield results of attachments that are complete in the catalog and not in this batch.
 
         An operator has requested another attempt, or the gateway assembled them and had no time to finish them.
         """
-        found = {each.id for result in results for each in (result.finished, result.refused) if each is not None}
-        for record in self._catalog.complete_attachments():
-            if record.id in found or (only is not None and record.id not in only):
-                continue
+        complete = self._catalog.complete_attachments() if only is None or only else []
+        left = {record.id: record for record in complete if only is None or record.id in only}
+        if not left:
+            return
+        for package in found.finished():
+            for attachment in package.attachments:
+                left.pop(attachment, None)
+        for result in chain.from_iterable(found.results()):
+            for each in (result.finished, result.refused):
+                if each is not None:
+                    left.pop(each.id, None)
+        for record in left.values():
             quality = Increment(record.source, hour_of(record.first_received_at))
-            complete, stores = CompleteAttachment(record, self._catalog.part_runs(record.id)), self._run.stores
-            yield with_content(Result(reached, quality, record), read_or_reject(complete, stores), stores)
+            parts, stores = CompleteAttachment(record, self._catalog.part_runs(record.id)), self._run.stores
+            yield with_content(Result(reached, quality, record), read_or_reject(parts, stores), stores)
 
-    def _complete_messages(
-        self, results: Sequence[Result], complete: Container[str] = (), packages: Sequence[Package] = ()
-    ) -> None:
+    def _complete_messages(self, results: Sequence[Result], complete: Container[str] = ()) -> None:
         """Complete the messages that these results leave without anything missing, apart from those that are."""
-        finished = [
+        finished = (
             ((each.record and each.record.message_id) or "", each.finished.id)
             for each in results
             if each.finished is not None
-        ]
-        finished += [(message or "", each) for package in packages for each, message in package.attachments.items()]
+        )
         # The catalog asks once for attachments of one message that are together.
         waiting = [each for message, each in sorted(pair for pair in finished if pair[0] not in complete)]
         messages = (message for result in results for message in result.messages if message.id not in complete)
-        answered = [message for message in messages if _is_answered(message)]
-        listed = [attachment for message in answered for attachment in message.attachments]
-        for package in packages:
-            listed += chain.from_iterable(found for each, found in package.messages.items() if each not in complete)
+        listed = [
+            attachment
+            for message in messages
+            if finished_in_checkpoint.lacks_only_attachments(message)
+            for attachment in message.attachments
+        ]
         complete_messages(self._catalog, [*waiting, *listed], self._clock.now())
 
 
-def _groups(packages: Sequence[Package]) -> Iterator[Sequence[Package]]:
+def _groups(packages: Iterable[T]) -> Iterator[list[T]]:
     """Yield packages that one transaction takes. Each of these writes most pages of the catalog's indexes once, since
     identifiers have no order."""
-    return (packages[at : at + PACKED_AT_ONCE] for at in range(0, len(packages), PACKED_AT_ONCE))
+    coming = iter(packages)
+    while some := [*islice(coming, PACKED_AT_ONCE)]:
+        yield some
 
 
-def _transactions(results: Sequence[Result], changes: Changes) -> list[list[Result]]:
-    """Return the results of each transaction. Those of new messages that are unfinished are in the last one, with its
-    progress."""
-    finished = [result for result in results if result.finished is not None]
-    rest = [result for result in results if result.finished is None]
-    beforehand = [*finished, *rest] if changes.is_again else finished
-    split = len(beforehand) - len(beforehand) % AT_ONCE
-    last = beforehand[split:] if changes.is_again else [*beforehand[split:], *rest]
-    return [*(beforehand[start : start + AT_ONCE] for start in range(0, split, AT_ONCE)), last]
+def _waiting(results: IO[bytes]) -> Iterator[Result]:
+    """Yield the results in a temporary file from its beginning."""
+    end = results.seek(0, SEEK_END)
+    results.seek(0)
+    while results.tell() < end:
+        yield pickle.load(results)  # noqa: S301 - of this process
+
+
+def _objects(results: Iterable[Result]) -> dict[str, str | None]:
+    """Return the objects with the content of finished results."""
+    return {each.finished.id: each.finished.object_name for each in results if each.finished is not None}
+
+
+def _summed(summaries: Iterable[Summary]) -> tuple[Summary, pa.Table]:
+    """Return the sum of summaries without their quality, and the rows of that."""
+    total = Summary()
+    damaged: set[int] = set()
+    traced: list[Added] = []
+
+    def qualities() -> Iterator[Increment]:
+        nonlocal total
+        for each in summaries:
+            damaged.update(each.damaged)
+            traced.extend(each.traced)
+            total = total._replace(
+                finished=total.finished + each.finished,
+                refused=total.refused + each.refused,
+                quarantined=total.quarantined + each.quarantined,
+            )
+            yield from each.quality
+
+    quality = quality_rows(qualities())
+    return total._replace(damaged=tuple(sorted(damaged)), traced=tuple(traced)), quality
 
 
 def _checkpoint(results: Sequence[Result], changes: Changes, now: int) -> Checkpoint:
@@ -360,30 +404,30 @@ def _checkpoint(results: Sequence[Result], changes: Changes, now: int) -> Checkp
     return checkpoint
 
 
-def _is_answered(message: MessageRecord) -> bool:
-    return message.application_body is not None
+def _lone_messages(results: Iterable[Result], now: int) -> list[NewEvent]:
+    """Return the events of messages without attachments, which their application message has completed."""
+    messages: Iterable[MessageRecord] = chain.from_iterable(result.messages for result in results)
+    return lone_message_events((message for message in messages if message.application_body is not None), now)
 
 
 def outcome(changes: Changes, added: tuple[CommittedTable, ...], began_at: int, ended_at: int) -> CommittedBatch:
     """Return the outcome of committed changes, which have `added` rows to these tables."""
-    quality = tuple(increments(changes.quality))
-    quarantined = sum(len(result.quarantine) for result in changes.counted)
+    quality, counted = tuple(increments(changes.quality)), changes.counted
     changed_tables = {each.table for each in added}
-    is_same = not (changes.changed or changes.removed or changes.healed or added or quarantined)
-    packaged = sum(len(package.attachments) for package in changes.packages)
+    is_same = not (changes.changed or changes.removed or changes.healed or added or counted.quarantined)
     return CommittedBatch(
         changes.reached,
-        finished=sum(result.finished is not None for result in changes.counted) + packaged,
-        refused=sum(result.refused is not None for result in changes.counted),
-        quarantined=quarantined,
+        finished=counted.finished,
+        refused=counted.refused,
+        quarantined=counted.quarantined,
         duplicates=sum(each.duplicates for each in quality),
         conflicts=sum(each.conflicts for each in quality),
         tables=added,
         was_known=changes.is_again and is_same,
-        damaged=changes.damaged,
+        damaged=counted.damaged,
         quality=quality,
         received=changes.received,
-        traced=tuple(each for each in changes.traced if each.table in changed_tables),
+        traced=tuple(each for each in counted.traced if each.table in changed_tables),
         began_at=began_at,
         ended_at=ended_at,
     )

@@ -23,8 +23,18 @@ from app.model.records import CONTENT_LOST, DAMAGED_PART, PARTS_GONE, Attachment
 from app.pipeline.commit import tables
 from app.pipeline.commit.changes import Changes, TableChanges
 from app.pipeline.commit.commit_intent import IntendedBatch, ReprocessingWindow
+from app.pipeline.commit.packages import Summary
 from app.pipeline.commit.result_changes import damaged_segments, data_sets, dated, files, ids_of, qualities
-from app.pipeline.commit.tables import FILES, QUALITY, CommittedTable, DataSet, TablePlan, Written, table_name
+from app.pipeline.commit.tables import (
+    FILES,
+    FILES_SCHEMA,
+    QUALITY,
+    CommittedTable,
+    DataSet,
+    TablePlan,
+    Written,
+    table_name,
+)
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import OpenRun
 from app.pipeline.read.segment_gaps import missing_segments
@@ -74,19 +84,25 @@ class Reprocessing:
         ]
         rejected = {entry.id for result in asked for entry in result.quarantine}
         rows, received = self._tables(asked, changed, known, results)
+        for_catalog = [self._for_catalog(result, ids, known) for result in news]
         return Changes(
             self._batch,
             self._catalog.progress() or 0,
-            [self._for_catalog(result, ids, known) for result in news],
+            lambda: [for_catalog],
             rows,
-            counted,
+            Summary(
+                finished=sum(result.finished is not None for result in counted),
+                refused=sum(result.refused is not None for result in counted),
+                quarantined=sum(len(result.quarantine) for result in counted),
+                damaged=damaged_segments(asked),
+            ),
             quality_rows(qualities(counted)),
-            damaged_segments(asked),
+            received,
             changed=frozenset(ids),
             reprocessed=frozenset(ids.intersection(known)),
             removed=self._unfounded(asked),
             healed=[each.id for each in entries.values() if each.state == "kept" and each.id not in rejected],
-            received=received,
+            staged=[result for result in for_catalog if result.staged_object is not None],
         )
 
     # --- the catalog --------------------------------------------------------------------------------------------------
@@ -150,7 +166,7 @@ class Reprocessing:
         """Return the rows that differ, and what was received besides what the table of quality has."""
         store = self._run.tables
         if store is None:
-            return TableChanges([], tables.file_rows([]), SCHEMA.empty_table(), {}), ()
+            return TableChanges(tuple, tuple, SCHEMA.empty_table(), {}), ()
         ids = ids_of(changed)
         finished = [result for result in asked if _is_finished(result, ids, known)]
         added, replaced = _data_sets(store, list(data_sets(finished)), ids, known)
@@ -162,22 +178,23 @@ class Reprocessing:
             if record.id not in asked_for and record.completed_at is not None
         )
         quality, replaced_quality, received = _quality(store, chain(qualities(results), elsewhere), self._run)
-        return TableChanges(added, rows, quality, {**replaced, **replaced_files, **replaced_quality}), received
+        gone = {**replaced, **replaced_files, **replaced_quality}
+        return TableChanges(lambda: added, rows.to_batches, quality, gone), received
 
 
 def replace_rows(
     store: TableStore, rows: TableChanges, plans: Iterable[TablePlan], written: Iterable[Written]
 ) -> Iterator[CommittedTable]:
     """Replace the rows of tables by those that they have instead. Yield the tables."""
-    own = {FILES: rows.files, QUALITY: rows.quality}
+    own = {FILES: (FILES_SCHEMA, rows.files()), QUALITY: (SCHEMA, rows.quality.to_batches())}
     planned = {plan.table: plan for plan in plans}
     files: dict[str, list[TableFile]] = {}
     for each in written:
         files.setdefault(each.table, []).append(each.file)
     for name, replaced in (rows.replaced or {}).items():
         if name in own:
-            schema = own[name].schema
-            files[name] = [store.write(name, schema, own[name].to_batches())]
+            schema, batches = own[name]
+            files[name] = [store.write(name, schema, batches)]
         else:
             schema = pa.ipc.read_schema(pa.py_buffer(planned[name].schema)) if name in planned else store.schema(name)
         added = files.get(name, [])

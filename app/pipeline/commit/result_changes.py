@@ -1,6 +1,7 @@
 """What results change in the catalog and in the tables."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from operator import attrgetter
 
 import pyarrow as pa
@@ -93,8 +94,14 @@ def data_sets(results: Iterable[Result]) -> Iterator[DataSet]:
                 record.qualifier_2,
                 result.staged_object or finished.object_name,
                 finished.size,
-                pa.ipc.read_schema(pa.py_buffer(result.schema)),
+                _schema(result.schema),
             )
+
+
+@lru_cache(maxsize=256)
+def _schema(serialized: bytes) -> pa.Schema:
+    """Return a schema. Data sets that have the same one share it, also when they are pickled together."""
+    return pa.ipc.read_schema(pa.py_buffer(serialized))
 
 
 def files(results: Iterable[Result]) -> Iterator[tuple[AttachmentRecord, Finished]]:

@@ -63,7 +63,7 @@ def java_home(environment: Mapping[str, str] = os.environ, installed: Path = _IN
         else:
             has_module = _run(java, _DEMAND, "-version") is not None
             return runtime.home if has_module else _home_without_demand(java, environment)
-    found = f" TaskResults: {'; '.join(tried)}." if tried else ""
+    found = f" Found: {'; '.join(tried)}." if tried else ""
     raise GatewayError(f"Spark needs Java {OLDEST} or newer, and there is none.{found}\n{_HOW_TO_INSTALL}")
 
 

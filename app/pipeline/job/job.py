@@ -21,7 +21,8 @@ class Job:
 
     Credentials of object stores are in the environment of the process that opens them. `forget_finished` (seconds) is
     how long late duplicates are recognized. Every `expire_unfinished` seconds an open attachment is checked. `cache` is
-    the folder for segments of an object store, and `cache_bytes` its size. `run` tells the runs of one process apart:
+    the folder for segments of an object store, and `cache_bytes` its size. A commit of a batch takes at most
+    `commit_bytes` of the journal, but at least one segment. `run` tells the runs of one process apart:
     each opens the archive anew. `packing` is the form in which the run's catalog takes packed rows, None if it takes
     none.
     """
@@ -35,6 +36,7 @@ class Job:
     expire_unfinished: float = 7 * 86400.0
     cache: str | None = None
     cache_bytes: int = 4 << 30
+    commit_bytes: int = 16 << 30
     run: str = ""
     packing: str | None = None
 
@@ -50,6 +52,7 @@ class Job:
             expire_unfinished=settings.expiry.unfinished.total_seconds(),
             cache=None if settings.pipeline.cache is None else str(settings.pipeline.cache),
             cache_bytes=settings.pipeline.cache_bytes,
+            commit_bytes=settings.pipeline.commit_bytes,
         )
 
     @property

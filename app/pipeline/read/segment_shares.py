@@ -19,9 +19,9 @@ from app.ports import JournalArchive, Segment
 
 log = logger(__name__)
 
-Rows = Callable[[JournalArchive, Position], pa.RecordBatch]
-"""A function that reads the record batch at a place and converts it to rows. It raises KeyError and DamagedError as
-`JournalArchive.record_batch`."""
+Rows = Callable[[JournalArchive, Position], pa.RecordBatch | None]
+"""A function that reads the record batch at a place and converts it to rows; None for no rows. It raises KeyError and
+DamagedError as `JournalArchive.record_batch`."""
 
 Lost = Callable[[int, DamagedError], pa.RecordBatch | None]
 """A function that returns the rows for a batch that is lost, from its packed position and the error; None for none."""
@@ -131,7 +131,7 @@ def read_share(archive: JournalArchive, place: str, share: Share, read: Rows, lo
             for batch in piece.batches(archive.batch_sizes(number)):
                 position = Position(number, batch, 0)
                 try:
-                    rows: pa.RecordBatch | None = read(archive, position)
+                    rows = read(archive, position)
                 except DamagedError as error:
                     log.error("segment_damaged", segment=number, batch=batch, reason=str(error))  # noqa: TRY400
                     rows = lost(position.pack(), error)
@@ -139,6 +139,18 @@ def read_share(archive: JournalArchive, place: str, share: Share, read: Rows, lo
                     yield rows
         except KeyError:
             raise GatewayError(f"journal segment {number} of {place} is gone") from None
+
+
+def first_received_at(archive: JournalArchive, segment: int) -> int | None:
+    """Return when the first message of a segment was received (µs); None if it has none, or if that cannot be read.
+
+    Messages are journalled in the order of their reception.
+    """
+    try:
+        received_at: int = archive.record_batch(segment, 0).column("received_at")[0].value
+    except (GatewayError, KeyError, IndexError):
+        return None
+    return received_at
 
 
 def admitted(coming: Iterable[Segment], most_bytes: int, most_segments: int | None) -> int | None:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from app.assembly.collecting import TrackedAttachment
 from app.assembly.header_checks import Claim
 from app.codecs.sas import dialect
 from app.codecs.sas.attachment_messages import read_counts
@@ -58,8 +59,8 @@ SCHEMA = pa.schema(
     ]
 )
 """References by column. `sizes` (int32) and `received_at` (int64, µs) hold a number for each message, in the machine's
-byte order. `first` is the sequence number of the first of `SequencedParts`. `detail` has the other fields of a kind,
-pickled: the job that reads them has written them."""
+byte order. `first` is the sequence number of the first of `SequencedParts`, and the dialects of a `Header`. `detail`
+has the other fields of a kind, pickled: the job that reads them has written them."""
 
 
 class ReferenceKind(IntEnum):
@@ -80,6 +81,8 @@ class ReferenceKind(IntEnum):
     """An unsequenced message that is too large for a count, and not larger than `LONGEST_ANSWER`; its body, its format
     and its CCSID. It is read as a `MessageEvent`."""
     PACKED = 11
+    HELD = 12
+    HEADER_KEY = 13
 
 
 @dataclass(slots=True)
@@ -135,14 +138,31 @@ class MessageEvent(Reference):
 
 @dataclass(slots=True)
 class Header(Reference):
-    """An attachment header, which is still to be read; its message, whose body is small."""
+    """An attachment header, which is still to be read; its message, whose body is small.
+
+    In a batch it has the `keys` under which it announces something, and `dialects`
+    (`app.pipeline.references.header_plan`).
+    """
 
     kind = ReferenceKind.HEADER
 
     message: PhysicalMessage
+    keys: tuple[bytes, ...] = ()
+    dialects: int = 0
+
+    @property
+    def first(self) -> int:
+        return self.dialects
 
     def detail(self) -> bytes:
-        return pickle.dumps(self.message)
+        return pickle.dumps((self.message, self.keys))
+
+
+@dataclass(slots=True)
+class HeaderKey(Reference):
+    """A key under which the header at a position announces something."""
+
+    kind = ReferenceKind.HEADER_KEY
 
 
 @dataclass(slots=True)
@@ -214,6 +234,19 @@ class CommonDialects(Reference):
 
 
 @dataclass(slots=True)
+class HeldState(Reference):
+    """What the catalog has under a key from earlier messages (`app.pipeline.assemble.earlier_state`)."""
+
+    kind = ReferenceKind.HELD
+
+    attachment: TrackedAttachment | None
+    messages: tuple[MessageRecord, ...]
+
+    def detail(self) -> bytes:
+        return pickle.dumps((self.attachment, self.messages))
+
+
+@dataclass(slots=True)
 class PackedReferences(Reference):
     """Many references (`app.pipeline.references.shuffle`): a record batch of them in Arrow's IPC format, without its
     schema. `position` is the number of their partition."""
@@ -265,8 +298,11 @@ def from_row(row: Iterable[Any]) -> Reference:
         return AttachmentClaim(
             *place, Claim(message, ordinal, AttachmentDefinition(*definition), dialects, trace_parent)
         )
-    if kind == ReferenceKind.REFUSED:
-        return RefusedMessage(*place, *_unpacked(detail))
+    if kind == ReferenceKind.HEADER:
+        message, keys = _unpacked(detail)
+        return Header(*place, message, keys, first)
+    if kind in _OF_MANY_VALUES:
+        return _OF_MANY_VALUES[kind](*place, *_unpacked(detail))
     return _OF_ONE_VALUE[kind](*place, _unpacked(detail))
 
 
@@ -274,8 +310,10 @@ UNSEQUENCED = (ReferenceKind.COUNT, ReferenceKind.ANSWER)
 """The kinds of the rows that are found by columns for unsequenced messages."""
 
 _OF_ONE_VALUE: Mapping[int, Callable[..., Reference]] = {
-    each.kind: each for each in (MessageEvent, Header, MessageBegun, RepeatedHeader, CommonDialects)
+    each.kind: each for each in (MessageEvent, MessageBegun, RepeatedHeader, CommonDialects)
 }
+
+_OF_MANY_VALUES: Mapping[int, Callable[..., Reference]] = {each.kind: each for each in (RefusedMessage, HeldState)}
 
 
 def _unpacked(detail: bytes) -> Any:
@@ -329,6 +367,24 @@ def references_at(archive: JournalArchive, place: Position) -> pa.RecordBatch:
         if batch.sizes.sum() > WORTH_BYTES * (len(batch.sizes) - len(columns.parts)):
             return _references(batch, place.pack(), columns)
     return checked_references_at(archive, place)
+
+
+def references_between(
+    archive: JournalArchive, place: Position, after: int, until: int, *, checked: bool
+) -> pa.RecordBatch | None:
+    """Return references to those messages of the batch at a place that are after one packed position, and not after
+    another; None if there are none.
+
+    All bodies are read if they are `checked`, as in `checked_references_at`. Raises the same errors.
+    """
+    bounds = [Position.unpack(bound)[:2] for bound in (after, until)]
+    if not bounds[0] <= place[:2] <= bounds[1]:
+        return None
+    if place[:2] not in bounds:
+        return (checked_references_at if checked else references_at)(archive, place)
+    first, batch = place.pack(), archive.record_batch(place.segment, place.batch)
+    begin, end = max(0, after + 1 - first), min(len(batch), until + 1 - first)
+    return references(batch.slice(begin, end - begin), first + begin) if begin < end else None
 
 
 def _references(batch: JournalBatch, first_position: int, columns: Columns) -> pa.RecordBatch:

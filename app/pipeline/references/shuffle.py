@@ -22,6 +22,8 @@ together."""
 HELD_BYTES = 16 << 20
 """The largest size of the references, in bytes, that a task holds before it packs them."""
 
+KEYS = pa.schema([SCHEMA.field(name) for name in ("source", "key")])
+
 ROWS_AT_ONCE = 16_384
 """The number of sorted references in a record batch."""
 
@@ -43,6 +45,16 @@ def packed(batches: Iterable[pa.RecordBatch], partitions: int) -> Iterator[pa.Re
             held, size = [], 0
     if held:
         yield _packed(held, partitions)
+
+
+def packed_keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the sources and keys of packed references, each of them once a batch; references without a key have
+    none."""
+    for batch in batches:
+        packs = batch.filter(pc.equal(batch.column("kind"), int(ReferenceKind.PACKED))).column("detail")
+        found = [pa.ipc.read_record_batch(pack.as_buffer(), SCHEMA).select(KEYS.names) for pack in packs]
+        rows = pa.Table.from_batches(found, KEYS).group_by(KEYS.names).aggregate([])
+        yield from rows.filter(pc.not_equal(rows.column("key"), b"")).combine_chunks().to_batches()
 
 
 def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -13,7 +13,7 @@ everything is read again, and all bodies are compared with their checksums befor
 This module does not depend on Spark: `Steps` is the work that many processes share.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain
@@ -23,17 +23,24 @@ import structlog
 
 from app.model.errors import GatewayError
 from app.model.message import Position
+from app.pipeline.assemble.earlier_state import (
+    NOTHING_EARLIER,
+    EarlierState,
+    Keys,
+    of_earlier_batches,
+    of_gone_headers,
+)
 from app.pipeline.commit import commit_intent as intents
-from app.pipeline.commit.archive_ownership import claim, warn_of_lacking_rows
+from app.pipeline.commit.archive_ownership import claim, marked, warn_of_lacking_rows
 from app.pipeline.commit.commit import CommittedBatch, Committer
 from app.pipeline.commit.commit_intent import IntendedBatch, ReprocessingWindow
-from app.pipeline.commit.packages import TaskResults
+from app.pipeline.commit.findings import Findings
 from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.job.job import OpenJob, OpenRun
 from app.pipeline.read.segment_gaps import Gaps, missing_segments, spoken
-from app.pipeline.references.retired_headers import Retired, retired_headers
+from app.pipeline.read.segment_shares import admitted, first_received_at
 from app.pipeline.watch.run_records import recording
-from app.ports import TableStore
+from app.ports import Segment, TableStore
 from app.service.tables.table_reader import application
 
 Rows = TypeVar("Rows")
@@ -44,22 +51,23 @@ log = structlog.stdlib.get_logger(__name__)
 class Steps(Protocol[Rows]):
     """The steps that many processes share. `Rows` is how they hold references between two steps."""
 
-    def read_references(self, run: OpenRun, last_segment: int, *, checked: bool) -> AbstractContextManager[Rows]:
-        """Read the segments up to a last one, and provide the references of their messages for the block.
+    def read_references(self, run: OpenRun, batch: IntendedBatch, *, checked: bool) -> AbstractContextManager[Rows]:
+        """Read the segments of a batch, and provide the references of its messages for the block.
 
         Bodies are `checked` here, or else read once, when they are needed.
         """
 
-    def read_headers(self, run: OpenRun, references: Rows, retired: Retired) -> Rows:
-        """Read the headers among the references, and return the references to what they announce.
+    def keys(self, run: OpenRun, references: Rows) -> Keys:
+        """Return the keys of the references, and those that the headers among them announce."""
 
-        `retired` is what the catalog knows of headers that the archive lacks.
-        """
+    def read_headers(self, run: OpenRun, references: Rows, earlier: EarlierState) -> Rows:
+        """Read the headers among the references. Return the references to what they announce, and to what is known
+        from earlier."""
 
     def assemble_and_finish(
         self, run: OpenRun, references: Rows, headers: Rows, batch: IntendedBatch, *, checked: bool
-    ) -> TaskResults:
-        """Assemble the attachments of a batch, finish their content, and return the results.
+    ) -> AbstractContextManager[Findings]:
+        """Assemble the attachments of a batch, finish their content, and provide the results for the block.
 
         If bodies were not `checked`, the results may be `damaged`.
         """
@@ -77,21 +85,25 @@ class ReprocessingScope(NamedTuple):
     source: str | None = None
 
 
-def run(steps: Steps[Rows], run: OpenRun, again: ReprocessingScope | None = None) -> CommittedBatch | None:
-    """Process everything in an archive. Return None when it has no segment.
+def run(
+    steps: Steps[Rows], run: OpenRun, again: ReprocessingScope | None = None, *, until: int | None = None
+) -> CommittedBatch | None:
+    """Process everything in an archive, in batches of at most `commit_bytes` of its job. Return None when it has no
+    segment.
 
-    With `again`, messages that were processed before are processed once more, and everything that differs is committed.
+    With `until` (µs), new messages are processed up to the last segment that begins with one received before. With
+    `again`, messages that were processed before are processed once more, and everything that differs is committed.
 
     The catalog has a record of the run. Raises GatewayError and PluginError.
     """
     with recording(run.catalog, run.clock, "batch") as record:
         record.begin()
         done = [process(steps, run, batch) for batch in unfinished(run)]
-        numbers = [segment.number for segment in run.archive.segments()]
-        if missing := missing_segments(numbers):
+        segments = run.archive.segments()
+        if missing := missing_segments([segment.number for segment in segments]):
             log.warning("segments_not_found", segments=spoken(missing), journal=run.job.journal)
-        if numbers:
-            done += [process(steps, run, batch) for batch in _new(run, numbers, again)]
+        if segments:
+            done += [process(steps, run, batch) for batch in _new(run, segments, again, until)]
             done = done or [CommittedBatch(run.catalog.progress() or 0, was_known=True)]
         committed = _together(done, missing)
         record.end(committed)
@@ -106,29 +118,58 @@ def process(steps: Steps[Rows], run: OpenRun, batch: IntendedBatch, *, checked: 
     if batch.again is not None:
         intents.begin(run.stores.store, batch)  # from here on, there are objects that only this commit deletes
     committer = Committer(run, partial(steps.write_tables, run))
-    retired = retired_headers(run.catalog, {segment.number for segment in run.archive.segments()})
     checked = checked or batch.again is not None
     while True:
-        with steps.read_references(run, batch.last_segment, checked=checked) as references:
-            headers = steps.read_headers(run, references, retired)
-            found = steps.assemble_and_finish(run, references, headers, batch, checked=checked)
-        if checked or not found.damaged:
-            return committer.commit(found, batch)
+        with steps.read_references(run, batch, checked=checked) as references:
+            earlier = earlier_state(run, batch, partial(steps.keys, run, references))
+            headers = steps.read_headers(run, references, earlier)
+            with steps.assemble_and_finish(run, references, headers, batch, checked=checked) as found:
+                if checked or not found.damaged:
+                    return committer.commit(found, batch)
         log.warning("damage_found", journal=run.job.journal, last_segment=batch.last_segment)
         checked = True
+
+
+def earlier_state(run: OpenRun, batch: IntendedBatch, keys: Callable[[], Keys]) -> EarlierState:
+    """Return what the catalog has of the keys of a batch. The keys are asked for only if it may have any."""
+    if batch.known is not None:
+        return of_earlier_batches(run.catalog, run.archive, batch.known, keys())
+    present = {segment.number for segment in run.archive.segments()}
+    if run.catalog.progress() is not None and missing_segments(sorted(present)):
+        return of_gone_headers(run.catalog, present, keys())
+    return NOTHING_EARLIER
 
 
 # --- which batches are due --------------------------------------------------------------------------------------------
 
 
-def _new(run: OpenRun, numbers: Sequence[int], again: ReprocessingScope | None) -> Iterator[IntendedBatch]:
-    """Yield the batch of the segments that are new, and the batch of messages to process again."""
+def _new(
+    run: OpenRun, segments: Sequence[Segment], again: ReprocessingScope | None, until: int | None
+) -> Iterator[IntendedBatch]:
+    """Yield the batches of the segments that are new, and the batch of messages to process again."""
     journal, progress = intents.journal_name(run.archive, run.job.journal), run.catalog.progress()
-    if progress is None or Position.unpack(progress).segment < numbers[-1]:
-        yield IntendedBatch(journal, numbers[-1], progress)
+    reached = 0 if progress is None else Position.unpack(progress).segment
+    last = None if until is None else _last_begun_before(run, segments, until)
+    coming = [segment for segment in segments if until is None or segment.number <= (last or 0)]
+    while (end := admitted((each for each in coming if each.number > reached), run.job.commit_bytes, None)) is not None:
+        yield IntendedBatch(journal, end, run.catalog.progress())
+        reached = end
     if again is not None:
-        first = max(again.from_segment or 1, _first_segment_since(run, numbers, again.since))
-        yield IntendedBatch(journal, numbers[-1], again=ReprocessingWindow(first, again.source))
+        since = 1 if again.since is None else _last_begun_before(run, segments, again.since) or segments[0].number
+        first = max(again.from_segment or 1, since)
+        yield IntendedBatch(journal, segments[-1].number, again=ReprocessingWindow(first, again.source))
+
+
+def _last_begun_before(run: OpenRun, segments: Sequence[Segment], time: int) -> int | None:
+    """Return the last segment that begins with a message received before a time (µs); None if there is none.
+
+    A segment whose first message cannot be read counts as one that begins later.
+    """
+    for segment in reversed(segments):
+        received_at = first_received_at(run.archive, segment.number)
+        if received_at is not None and received_at < time:
+            return segment.number
+    return None
 
 
 def unfinished(run: OpenRun) -> Iterator[IntendedBatch]:
@@ -163,32 +204,15 @@ def unfinished(run: OpenRun) -> Iterator[IntendedBatch]:
 
 
 def _ahead(tables: TableStore | None, journal: str, progress: int | None) -> int | None:
-    """Return the last transaction of the tables if the catalog has not reached it."""
+    """Return the last transaction of the tables if the catalog has not reached it.
+
+    Other tables are not asked than those that show all transactions: a run takes as long however many there are.
+    """
     if tables is None:
         return None
     ours = application(journal)
-    reached = [number for name in tables.names() if (number := tables.reached(name, ours)) is not None]
+    reached = [number for name in marked(tables) if (number := tables.reached(name, ours)) is not None]
     return max((number for number in reached if progress is None or number > progress), default=None)
-
-
-def _first_segment_since(run: OpenRun, numbers: Sequence[int], since: int | None) -> int:
-    """Return the first segment that may have messages received from a time (µs) on, 1 without a time.
-
-    Messages are journalled in the order of their reception. A segment whose first batch cannot be read counts as one
-    that has such messages.
-    """
-    if since is None:
-        return 1
-    first = numbers[-1]
-    for number in reversed(numbers):
-        first = number
-        try:
-            received_at = run.archive.record_batch(number, 0).column("received_at")[0].value
-        except (GatewayError, KeyError, IndexError):
-            continue
-        if received_at < since:
-            break
-    return first
 
 
 def _together(done: Sequence[CommittedBatch | None], missing: Gaps) -> CommittedBatch | None:

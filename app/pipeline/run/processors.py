@@ -27,7 +27,8 @@ from app.pipeline.references import message_references
 from app.pipeline.references.header_pass import Memory
 from app.pipeline.references.message_references import Reference
 from app.pipeline.run import spark_steps
-from app.pipeline.run.spark_steps import fetch_headers, pack
+from app.pipeline.run.header_steps import fetch_headers
+from app.pipeline.run.spark_steps import pack
 from app.service.retention.expiry import read_released
 
 REFERENCES = from_arrow_schema(message_references.SCHEMA)

@@ -1,7 +1,8 @@
 """The steps of a batch on Spark: what the driver plans, and what each task does with its rows.
 
-Spark shuffles references twice, headers by source and all references by attachment, and never the body of a part. An
-archive that has grown since an earlier run is read as a whole, and only its new messages are committed.
+Spark shuffles references twice, headers by source and all references by attachment, and never the body of a part. A
+batch reads the segments behind the catalog's progress. What these continue comes from the catalog
+(`app.pipeline.assemble.earlier_state`).
 
 Functions of a task get the open job and Arrow batches. They do not depend on Spark.
 """
@@ -13,44 +14,41 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from heapq import heapreplace
-from itertools import chain, groupby, islice
+from itertools import chain, islice
 from math import ceil
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from app.model.errors import GatewayError
 from app.model.message import Position
 from app.pipeline.assemble import columnar_assembly
 from app.pipeline.assemble.assemble_key import KeyOutcome, KeyState, assemble, by_key
+from app.pipeline.assemble.earlier_state import EarlierState
 from app.pipeline.commit import packages, tables
 from app.pipeline.commit.commit_intent import IntendedBatch, ReprocessingWindow
-from app.pipeline.commit.packages import TaskResults, rows_of
+from app.pipeline.commit.findings import Findings, held
+from app.pipeline.commit.packages import rows_again, rows_of
 from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.finish.finish_outcomes import Result, finish
 from app.pipeline.finish.staging_store import StagingStore
-from app.pipeline.job.job import Job, OpenJob, OpenRun, open_job
+from app.pipeline.job.job import OpenJob, OpenRun
 from app.pipeline.job.spark_session import described, is_connected
-from app.pipeline.job.workers import at_task_start, in_task
-from app.pipeline.read.segment_shares import Share, read_share, shares
-from app.pipeline.references.header_pass import HeaderPass, Memory
+from app.pipeline.job.workers import in_task
+from app.pipeline.read.segment_shares import Rows, Share, read_share, shares
+from app.pipeline.references.header_plan import POSITIONS, SEGMENTS, HeaderPlan, with_keys
 from app.pipeline.references.message_references import (
     SCHEMA,
-    Header,
-    Reference,
     ReferenceKind,
-    checked_references_at,
     from_batch,
     lost_batch,
-    references_at,
+    references_between,
     to_batch,
 )
-from app.pipeline.references.retired_headers import Retired
-from app.pipeline.references.shuffle import packed, unpacked
-from app.service.finishing.stored_parts import messages_at
+from app.pipeline.references.shuffle import KEYS, packed, unpacked
+from app.pipeline.run import header_steps
+from app.ports import JournalArchive, Segment
 from app.service.threads import together
 from app.tables.quality import Increment, increments, quality_rows
 
@@ -62,8 +60,14 @@ PARTITION_BYTES = 512 << 20
 """The size of the segments, in bytes, whose references one task may hold in memory. They take a hundredth of it if
 messages are large, and up to a half if all are tiny."""
 
-HEADERS_AT_ONCE = 1024
-"""The number of headers whose messages are fetched together."""
+HELD_BYTES = 16 << 20
+"""The size of the results of a batch that the driver fetches at once, those of about 50,000 attachments."""
+
+KEYS_AT_ONCE = 10_000
+"""The number of keys that the catalog is asked for together."""
+
+NO_END = (1 << 63) - 1
+"""A packed position behind all others."""
 
 QUALITIES_AT_ONCE = 10_000
 """The number of increments of quality that are summed together."""
@@ -79,6 +83,9 @@ PLACED = pa.schema(
 has number 0: the newest segments have been read last, and some are still in the cache of an object store's segments."""
 OUTCOMES_A_BATCH = 1024
 
+WRITTEN = pa.schema([pa.field("share", pa.int64(), nullable=False), pa.field("written", pa.binary(), nullable=False)])
+"""The number of a share of table tasks, and what was written for it, pickled."""
+
 TABLE_TASKS_HERE = 1
 """The largest number of tasks for tables that run in the driver: they are not worth a Spark job."""
 
@@ -91,6 +98,7 @@ TABLE_TASK_COST = 256 << 10
 _NAMES_SHOWN = 200
 """Characters of the names of tables in the description of a job."""
 
+_REFERENCES = from_arrow_schema(SCHEMA)
 _RESULTS = from_arrow_schema(packages.RESULTS)
 
 
@@ -108,38 +116,82 @@ class SparkSteps:
         self._spark = spark
 
     @contextmanager
-    def read_references(self, run: OpenRun, last_segment: int, *, checked: bool) -> Iterator[PackedRows]:
-        """Read every segment once. Spark keeps the references during the block."""
-        segments = [segment for segment in run.archive.segments() if segment.number <= last_segment]
+    def read_references(self, run: OpenRun, batch: IntendedBatch, *, checked: bool) -> Iterator[PackedRows]:
+        after = -1 if batch.known is None else batch.known
+        numbers = range(max(Position.unpack(after).segment, 0), batch.last_segment + 1)
+        segments = [segment for segment in run.archive.segments() if segment.number in numbers]
         size = sum(segment.size for segment in segments)
         partitions = max(_shuffle_partitions(self._spark), ceil(size / PARTITION_BYTES))
-        share_bytes = min(max(size // _most_shares(self._spark), LEAST_SHARE), MOST_SHARE)
-        planned = shares(segments, share_bytes, cut=run.job.is_local, newest_first=not run.job.is_local)
-        step = partial(read_references, planned=planned, checked=checked, partitions=partitions)
-        numbers = self._spark.range(0, len(planned), 1, len(planned))
-        rows = numbers.mapInArrow(in_task(run.job, step), from_arrow_schema(SCHEMA)).persist()
+        rows = self._read(run, segments, partitions, partial(references_after, known=after, checked=checked)).persist()
         try:
             yield PackedRows(rows, partitions)
         finally:
             rows.unpersist()
 
-    def read_headers(self, run: OpenRun, references: PackedRows, retired: Retired) -> PackedRows:
-        rows, partitions = references
-        step = partial(read_headers, retired=retired, partitions=partitions)
-        headers = (
-            rows.filter(rows.kind == int(ReferenceKind.HEADER))
-            .repartition(_shuffle_partitions(self._spark), "source")
-            .sortWithinPartitions("source", "position")
-            .mapInArrow(in_task(run.job, step), from_arrow_schema(SCHEMA))
-        )
-        if retired.references:
-            known = pa.Table.from_batches(packed([to_batch(retired.references)], partitions))
-            headers = headers.unionByName(self._spark.createDataFrame(known))
-        return PackedRows(headers, partitions)
+    def _read(self, run: OpenRun, segments: Sequence[Segment], partitions: int, read: Rows) -> DataFrame:
+        """Return the packed references of segments, as `read` returns them for a batch."""
+        size = sum(segment.size for segment in segments)
+        share_bytes = min(max(size // _most_shares(self._spark), LEAST_SHARE), MOST_SHARE)
+        planned = shares(segments, share_bytes, cut=run.job.is_local, newest_first=not run.job.is_local)
+        step = partial(read_references, planned=planned, read=read, partitions=partitions)
+        numbers = self._spark.range(0, len(planned), 1, max(len(planned), 1))
+        return numbers.mapInArrow(in_task(run.job, step), _REFERENCES)
 
+    def keys(self, run: OpenRun, references: PackedRows) -> Iterator[tuple[str, list[bytes]]]:
+        rows, _ = references
+        keys = rows.mapInArrow(in_task(run.job, header_steps.keys_of), from_arrow_schema(KEYS))
+        found = iter(keys.toLocalIterator())
+        while some := list(islice(found, KEYS_AT_ONCE)):
+            by_source: dict[str, dict[bytes, None]] = {}
+            for row in some:
+                by_source.setdefault(row.source, {})[bytes(row.key)] = None
+            yield from ((source, list(wanted)) for source, wanted in by_source.items())
+
+    def read_headers(self, run: OpenRun, references: PackedRows, earlier: EarlierState) -> PackedRows:
+        rows, partitions = references
+        rows = rows.filter(rows.kind == int(ReferenceKind.HEADER))
+        plan = self._header_plan(run, PackedRows(rows, partitions), earlier)
+        step = partial(header_steps.read_headers, plan=plan, partitions=partitions)
+        found = rows.mapInArrow(in_task(run.job, step), _REFERENCES)
+        if plan.needs_order:
+            choose = partial(header_steps.headers_in_order, plan=plan)
+            step = partial(header_steps.read_in_order, earlier=earlier, partitions=partitions)
+            ordered = (
+                rows.mapInArrow(in_task(run.job, choose), _REFERENCES)
+                .repartition(_shuffle_partitions(self._spark), "source")
+                .sortWithinPartitions("source", "position")
+                .mapInArrow(in_task(run.job, step), _REFERENCES)
+            )
+            found = found.unionByName(ordered)
+        if earlier.references:
+            known = pa.Table.from_batches(packed([to_batch(earlier.references)], partitions))
+            found = found.unionByName(self._spark.createDataFrame(known))
+        if earlier.sought:
+            segments = [segment for segment in run.archive.segments() if segment.number in earlier.segments]
+            again = partial(references_again, earlier=earlier)
+            found = found.unionByName(self._read(run, segments, partitions, again))
+        return PackedRows(found, partitions)
+
+    def _header_plan(self, run: OpenRun, headers: PackedRows, earlier: EarlierState) -> HeaderPlan:
+        rows, partitions = headers
+        segments = rows.mapInArrow(in_task(run.job, header_steps.segments_of_headers), from_arrow_schema(SEGMENTS))
+        found = segments.toArrow()
+        if not found.num_rows:
+            return HeaderPlan.of(found, {}, frozenset())
+        keys = partial(header_steps.keys_of_headers, partitions=partitions)
+        choose = partial(header_steps.contested_positions, known=earlier.keys)
+        contested = (
+            rows.mapInArrow(in_task(run.job, keys), _REFERENCES)
+            .repartitionById(partitions, functions.col("position").cast("int"))
+            .mapInArrow(in_task(run.job, choose), from_arrow_schema(POSITIONS))
+            .toArrow()
+        )
+        return HeaderPlan.of(found, earlier.dialects, frozenset(contested.column("position").to_pylist()))
+
+    @contextmanager
     def assemble_and_finish(
         self, run: OpenRun, references: PackedRows, headers: PackedRows, batch: IntendedBatch, *, checked: bool
-    ) -> TaskResults:
+    ) -> Iterator[Findings]:
         rows, partitions = references
         rows = rows.filter(rows.kind != int(ReferenceKind.HEADER)).unionByName(headers.rows)
         rows = rows.repartitionById(partitions, rows.position.cast("int"))  # the number of their partition
@@ -152,7 +204,8 @@ class SparkSteps:
                 found = rows.mapInArrow(in_task(run.job, step), _RESULTS)
             else:
                 found = self._finished_by_place(run, rows, batch, checked)
-            return packages.found_in(found.toArrow())
+            with kept(found) as findings:
+                yield findings
 
     def _finished_by_place(self, run: OpenRun, rows: DataFrame, batch: IntendedBatch, checked: bool) -> DataFrame:
         """Finish attachments of an object store where most of their segments are."""
@@ -170,33 +223,40 @@ class SparkSteps:
         if len(tasks) <= TABLE_TASKS_HERE:
             return write_in_process(opened, tasks)
         parts = in_shares(tasks, _most_shares(self._spark))
-        shared = [[tasks[at] for at in part] for part in parts]
+        step = partial(write_shares, shares=[pickle.dumps([tasks[at] for at in part]) for part in parts])
+        numbers = self._spark.range(0, len(parts), 1, len(parts))
         names = ", ".join(sorted({task.table for task in tasks}))[:_NAMES_SHOWN]
         with described(
             self._spark, f"write {len(tasks)} files of {len({task.table for task in tasks})} tables: {names}"
         ):
-            found = self._written(opened.job, shared)
+            rows = numbers.mapInArrow(in_task(opened.job, step), from_arrow_schema(WRITTEN)).toArrow().sort_by("share")
+        found = (pickle.loads(each) for each in rows.column("written").to_pylist())  # noqa: S301 - of this job
         by_task = dict(zip(chain(*parts), chain(*found), strict=True))
         return [by_task[at] for at in range(len(tasks))]
 
-    def _written(self, job: Job, shared: Sequence[Sequence[TableTask]]) -> list[list[Written]]:
-        """Return what the workers have written for each share of the tasks."""
-        if not is_connected(self._spark):
-            context = self._spark.sparkContext
-            found: list[list[Written]] = (
-                context.parallelize(shared, len(shared)).map(partial(write_share, job)).collect()
-            )
-            return found
-        packed = pa.array([pickle.dumps(share) for share in shared], pa.binary())
-        rows = pa.table({"share": pa.array(range(len(shared)), pa.int32()), "packed": packed})
-        written = (
-            self._spark.createDataFrame(rows)
-            .repartitionById(len(shared), "share")
-            .mapInArrow(partial(write_packed, job), "share int, packed binary")
-            .toArrow()
-            .sort_by("share")
-        )
-        return [pickle.loads(each) for each in written.column("packed").to_pylist()]  # noqa: S301 - of this job
+
+@contextmanager
+def kept(rows: DataFrame) -> Iterator[Findings]:
+    """Make rows of `app.pipeline.commit.packages.RESULTS`, and provide them for the block as the driver reads them.
+
+    Spark's workers keep them. In each pass the driver fetches one partition after the other, a column of it. Rows that
+    are small it fetches once: then no pass needs a job.
+    """
+    rows = rows.persist()
+    try:
+        sums = functions.max("reached"), functions.max("damaged"), functions.sum("state"), functions.sum("size")
+        (found,) = rows.agg(*sums).collect()
+        reached, damaged, state, size = found
+        if size is None or size <= HELD_BYTES:
+            yield held(rows.toArrow())
+            return
+
+        def of(part: str) -> Iterator[bytes]:
+            return (row[0] for row in rows.select(part).where(rows[part].isNotNull()).toLocalIterator())
+
+        yield Findings(reached, damaged, state, of)
+    finally:
+        rows.unpersist()
 
 
 def _shuffle_partitions(spark: SparkSession) -> int:
@@ -214,54 +274,30 @@ def _most_shares(spark: SparkSession) -> int:
 
 
 def read_references(
-    opened: OpenJob, batches: Iterable[pa.RecordBatch], *, planned: Sequence[Share], checked: bool, partitions: int
+    opened: OpenJob, batches: Iterable[pa.RecordBatch], *, planned: Sequence[Share], read: Rows, partitions: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the references, packed, of the messages in some shares of the segments, which come by their numbers.
+    """Yield the references, packed, of the messages in some shares of the segments, which come by their numbers."""
+    numbers = chain.from_iterable(batch.column("id").to_pylist() for batch in batches)
+    found = (read_share(opened.archive, opened.job.journal, planned[number], read, lost_batch) for number in numbers)
+    described, configured = opened.stores.described, opened.job.configured_dialects
+    return packed(with_keys(chain.from_iterable(found), described, configured), partitions)
+
+
+def references_after(archive: JournalArchive, place: Position, *, known: int, checked: bool) -> pa.RecordBatch | None:
+    """Return references to the messages of a batch after the packed position `known`.
 
     If bodies are `checked`, all of them are read, and compared with their checksums.
     """
-    read = checked_references_at if checked else references_at
-    numbers = chain.from_iterable(batch.column("id").to_pylist() for batch in batches)
-    found = (read_share(opened.archive, opened.job.journal, planned[number], read, lost_batch) for number in numbers)
-    return packed(chain.from_iterable(found), partitions)
+    return references_between(archive, place, known, NO_END, checked=checked)
 
 
-def read_headers(
-    opened: OpenJob, batches: Iterable[pa.RecordBatch], *, retired: Retired, partitions: int
-) -> Iterator[pa.RecordBatch]:
-    """Yield the references, packed, to the content of headers, which are sorted by source and position."""
-
-    def found() -> Iterator[pa.RecordBatch]:
-        rows = (row for batch in batches for row in from_batch(batch) if isinstance(row, Header))
-        for source, headers in groupby(rows, attrgetter("source")):
-            header_pass = _header_pass(opened, source, retired.remembered(source))
-            read = chain.from_iterable(header_pass.read(header.position, header.message) for header in headers)
-            while some := list(islice(read, HEADERS_AT_ONCE)):
-                yield to_batch(some)
-
-    return packed(found(), partitions)
-
-
-def fetch_headers(opened: OpenJob, source: str, positions: Iterable[int], memory: Memory) -> Iterator[Reference]:
-    """Yield references to the content of a source's headers at these packed positions, which ascend.
-
-    Raises GatewayError when a header is no longer in the journal: without it, attachments would be assembled wrongly
-    and the fault would stay unknown.
-    """
-    header_pass = _header_pass(opened, source, memory)
-    coming = iter(positions)
-    while some := list(islice(coming, HEADERS_AT_ONCE)):
-        fetched = messages_at(opened.archive, some)
-        for position in some:
-            if (message := fetched.get(position)) is None:
-                segment = Position.unpack(position).segment
-                raise GatewayError(f"journal segment {segment} of {opened.job.journal} is gone")
-            yield from header_pass.read(position, message)
-
-
-def _header_pass(opened: OpenJob, source: str, memory: Memory) -> HeaderPass:
-    job = opened.job
-    return HeaderPass(memory, opened.stores.described, job.limits.attachments, job.configured_dialects(source))
+def references_again(archive: JournalArchive, place: Position, *, earlier: EarlierState) -> pa.RecordBatch | None:
+    """Return the references to sought keys among the messages of a batch that an earlier one has committed."""
+    found = references_between(archive, place, -1, earlier.known, checked=False)
+    if found is None:
+        return None
+    keys = zip(found.column("source").to_pylist(), found.column("key").to_pylist(), strict=True)
+    return found.filter(pa.array([key in earlier.sought for key in keys], pa.bool_()))
 
 
 # --- attachments ------------------------------------------------------------------------------------------------------
@@ -332,7 +368,6 @@ def process_again(
     """
     store = StagingStore(opened.stores.store)
     stores = replace(opened.stores, store=store)
-    one_by_one = replace(opened.job, packing=None)
     rows = (row for batch in unpacked(batches) for row in from_batch(batch))
     outcomes = (each for key, some in by_key(rows) for each in assemble(key, some, KeyState(), opened.job.limits)[0])
     asked = (
@@ -351,9 +386,8 @@ def process_again(
                 name = result.finished and result.finished.object_name
                 yield result._replace(staged_object=store.staged_name(name) if name else None)
 
-    yield from rows_of(in_window(), one_by_one, None)
-    elsewhere = [Result(ELSEWHERE, quality) for quality in increments(quality_rows(rest))]
-    yield from rows_of(elsewhere, one_by_one, None)
+    yield from rows_again(in_window())
+    yield from rows_again(Result(ELSEWHERE, quality) for quality in increments(quality_rows(rest)))
 
 
 def is_in(window: ReprocessingWindow, outcome: KeyOutcome) -> bool:
@@ -376,18 +410,13 @@ def in_shares(tasks: Sequence[TableTask], shares: int) -> list[list[int]]:
     return made
 
 
-def write_packed(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the files of pickled shares of tasks. Yield what was written in their place."""
-    for batch in batches:
-        shares = (pickle.loads(packed) for packed in batch.column("packed").to_pylist())  # noqa: S301 - of this job
-        written = [pickle.dumps(write_share(job, share)) for share in shares]
-        yield batch.set_column(1, "packed", pa.array(written, pa.binary()))
-
-
-def write_share(job: Job, tasks: Sequence[TableTask]) -> list[Written]:
-    """Write the files of a share of tasks in a task of Spark."""
-    at_task_start()
-    return write_in_process(open_job(job), tasks)
+def write_shares(
+    opened: OpenJob, batches: Iterable[pa.RecordBatch], *, shares: Sequence[bytes]
+) -> Iterator[pa.RecordBatch]:
+    """Write the files of the pickled shares of tasks that come by their numbers. Yield rows of `WRITTEN`."""
+    for number in chain.from_iterable(batch.column("id").to_pylist() for batch in batches):
+        written = write_in_process(opened, pickle.loads(shares[number]))  # noqa: S301 - of this job
+        yield pa.RecordBatch.from_pylist([{"share": number, "written": pickle.dumps(written)}], WRITTEN)
 
 
 def write_in_process(opened: OpenJob, tasks: Sequence[TableTask]) -> list[Written]:

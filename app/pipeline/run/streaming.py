@@ -13,7 +13,7 @@ only builds state. No micro-batch has both segments up to that progress and segm
 journal, or one that is ahead of the catalog, is refused.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import structlog
@@ -24,7 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from app.model.message import Position
 from app.pipeline.commit import packages
 from app.pipeline.commit.commit import CommittedBatch, Committer
-from app.pipeline.finish.finish_outcomes import Result
+from app.pipeline.commit.findings import Findings
 from app.pipeline.job.job import Job, OpenRun
 from app.pipeline.job.spark_session import described
 from app.pipeline.job.workers import in_task
@@ -34,12 +34,11 @@ from app.pipeline.run import spark_steps
 from app.pipeline.run.batch import process, unfinished
 from app.pipeline.run.processors import OUTCOMES, REFERENCES, AttachmentProcessor, HeaderProcessor
 from app.pipeline.run.segment_sources import cache_options, register
-from app.pipeline.run.spark_steps import SparkSteps
+from app.pipeline.run.spark_steps import SparkSteps, kept
 from app.pipeline.watch.run_records import recording
 
-Watch = Callable[[int, Sequence[Result], CommittedBatch], None]
-"""A function that is called for every micro-batch with its number, its results that are in no package, and its
-outcome."""
+Watch = Callable[[int, Findings, CommittedBatch], None]
+"""A function that is called for every micro-batch with its number, its results, and its outcome."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -51,7 +50,7 @@ def start(
     checkpoint: str,
     bytes_per_trigger: int,
     every: float | None,
-    watch: Watch = lambda _number, _results, _committed: None,
+    watch: Watch = lambda _number, _found, _committed: None,
 ) -> StreamingQuery:
     """Start the stream, or continue from the checkpoint.
 
@@ -65,24 +64,24 @@ def start(
 
     def take(outcomes: DataFrame, number: int) -> None:
         before = committer.progress
-        with recording(run.catalog, run.clock, "stream") as record:
-            with described(spark, f"micro-batch {number}: assemble and finish attachments"):
-                step = in_task(run.job, partial(spark_steps.finish_all, known=before))
-                finished = outcomes.mapInArrow(step, from_arrow_schema(packages.RESULTS))
-                found = packages.found_in(finished.toArrow())
+        step = in_task(run.job, partial(spark_steps.finish_all, known=before))
+        with (
+            described(spark, f"micro-batch {number}: assemble and finish attachments"),
+            recording(run.catalog, run.clock, "stream") as record,
+            kept(outcomes.mapInArrow(step, from_arrow_schema(packages.RESULTS))) as found,
+        ):
             if not found:
                 return
             record.begin()
             committed = committer.commit(found)
             record.end(committed)
-        if committed is not None:
-            counts = {name: getattr(committed, name) for name in ("finished", "refused", "quarantined")}
-            counts["tables"] = len(committed.tables)
-            states = [*(each.state for each in found.results), *(each.state for each in found.packages)]
-            again = {"again": True} if committed.was_known else {}
-            log.info("batch_committed", batch=number, **counts, state_bytes=sum(states), **again)
-            _warn(run, before, committed)
-            watch(number, found.results, committed)
+            if committed is not None:
+                counts = {name: getattr(committed, name) for name in ("finished", "refused", "quarantined")}
+                counts["tables"] = len(committed.tables)
+                again = {"again": True} if committed.was_known else {}
+                log.info("batch_committed", batch=number, **counts, state_bytes=found.state, **again)
+                _warn(run, before, committed)
+                watch(number, found, committed)
 
     writer = (
         outcomes(spark, run.job, bytes_per_trigger, committer.progress)

@@ -1,6 +1,6 @@
 """Assembly: checkpoints of what is known of unfinished attachments, and where their parts lie in the journal."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from app.model.records import AttachmentRecord, Checkpoint, Extent, MessageRecord, PartRun
@@ -25,6 +25,10 @@ class AssemblyCatalog(Protocol):
         """Return the messages of a source by the 20 compared bytes (`app.codecs.sas.correlid`) of the correlid of their
         application message (`app.model.identity.addressed`)."""
 
+    def messages_by_key(self, source: str, keys: Sequence[bytes]) -> list[MessageRecord]:
+        """Return all messages of a source whose application message's correlid begins with one of these keys of 16
+        bytes, in the order of their headers."""
+
     def incomplete_messages(self) -> list[MessageRecord]:
         """Return the messages of which an attachment or the application message has not come, oldest first."""
 
@@ -41,12 +45,21 @@ class AssemblyCatalog(Protocol):
         never goes back. A quarantine entry that exists already takes the new reason and is kept again.
         """
 
+    def checkpoints(self, checkpoints: Iterable[Checkpoint]) -> set[str]:
+        """Write checkpoints one after the other, all of them or nothing, as `checkpoint` does.
+
+        They are taken one at a time, while nobody else can write.
+        """
+
 
 class JournalReferences(Protocol):
     """Where the bytes of attachments lie in the journal."""
 
     def part_runs(self, attachment_id: str) -> list[PartRun]:
         """Return the runs of parts that checkpoints recorded for an attachment, in the recorded order."""
+
+    def part_runs_of(self, attachment_ids: Sequence[str]) -> dict[str, list[PartRun]]:
+        """Return the same of many attachments. Those that have no runs may be missing."""
 
     def packed_part_runs(self, attachment_id: str) -> bytes:
         """Return the same as triplets (first, length, position) of little-endian 64-bit integers."""

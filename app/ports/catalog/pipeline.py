@@ -36,11 +36,11 @@ class PipelineCatalog(Protocol):
         `finished_at` is not set.
         """
 
-    def add_messages(self, packed: Sequence[Packed], incomplete: Sequence[str], now: int) -> None:
-        """Add the messages of checkpoints, and their events, at the time `now` (µs).
+    def add_messages(self, packed: Sequence[Packed], now: int) -> None:
+        """Add the messages of checkpoints, which lack only attachments, at the time `now` (µs).
 
-        All but those `incomplete` are complete now; these get no event. A message that the catalog has is updated as by
-        a checkpoint.
+        Those whose attachments the catalog has as finished are complete now, with their events. The others get no
+        event, nor do messages that were complete before. A message that the catalog has is updated as by a checkpoint.
         """
 
     def begin_run(self, run: PipelineRun, keep: int) -> None:

@@ -1,6 +1,7 @@
 """Checkpoints of assembly, and what assembly asks when it begins again."""
 
 from dataclasses import replace
+from itertools import product
 from struct import iter_unpack
 from typing import Any
 
@@ -131,6 +132,7 @@ class Checkpoints:
         for runs in said:
             catalog.checkpoint(Checkpoint(part_runs={"a2": [PartRun(1, 1, 0)], "a1": runs}))
         assert catalog.part_runs("a1") == [run for runs in said for run in runs]
+        assert catalog.part_runs_of(["a1"]) == {"a1": catalog.part_runs("a1")}
 
     def test_part_runs_are_there_packed_too(self, catalog: Catalog) -> None:
         for number in range(3):
@@ -168,6 +170,7 @@ class Checkpoints:
         assert catalog.attachment("a1") is None
         assert catalog.part_runs("a1") == []
         assert catalog.part_runs("a2") == [PartRun(1, 1, 2)]
+        assert catalog.part_runs_of(["a1", "a2", "a9"]) == {"a2": [PartRun(1, 1, 2)]}
 
     def test_only_what_was_there_unannounced_is_told_of(self, catalog: Catalog) -> None:
         """Of what is announced, closed, or nowhere, nobody waits to be told what it is."""
@@ -286,6 +289,27 @@ class Checkpoints:
             near.message_correl_id[:20]: near,
             zeros: blank,
         }
+        assert catalog.messages_by_key("quay", [key[:16]]) == [
+            first,
+            message(2, message_correl_id=key + b"****"),
+            near,
+            blank,
+        ]
+        assert catalog.messages_by_key("quay", [bytes(16), other[:16]]) == [
+            message(3, message_correl_id=other + bytes(4))
+        ]
+        assert catalog.messages_by_key("crane", []) == []
+
+    def test_messages_by_key_are_those_between_the_least_and_the_greatest_correlid(self, catalog: Catalog) -> None:
+        keys = [bytes(16), bytes(15) + b"\1", b"\xff" * 15 + b"\xfe", b"\xff" * 16]
+        made = [
+            message(number, message_correl_id=key + end + bytes(4))
+            for number, (key, end) in enumerate(product(keys, (b"\1\0\0\0", b"\xff" * 4, b"a\0b\0")), 1)
+        ]
+        catalog.checkpoint(Checkpoint(messages=made))
+        for place, key in enumerate(keys):
+            assert catalog.messages_by_key("quay", [key]) == made[3 * place : 3 * place + 3]
+        assert catalog.messages_by_key("quay", keys) == made
 
     def test_parts_are_forgotten_before_others_are_added(self, catalog: Catalog) -> None:
         catalog.checkpoint(Checkpoint(attachments=[attachment(1)], part_runs={"a1": [PartRun(1, 3, 10)]}))

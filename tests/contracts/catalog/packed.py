@@ -1,7 +1,10 @@
 """Rows that other processes have packed are what a checkpoint would have written."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+
+import pytest
 
 from app import plugins
 from app.model.attachment import AttachmentKind
@@ -144,23 +147,43 @@ class PackedRows:
         assert sorted(read.messages, key=lambda each: each.id) == given.messages
         assert catalog.attachment("a1") is None
 
-    def test_packed_messages_are_complete_but_for_those_that_lack_something(self, catalog: Catalog) -> None:
+    def test_packed_messages_are_complete_if_all_their_attachments_are_finished(self, catalog: Catalog) -> None:
         answer = {"application_body": b"\0\\x", "application_format": ANY, "application_ccsid": 1208}
+        assert catalog.add_finished([pack(catalog, checkpoint(1, 2, 3, 4))], NOW)
+        keep(catalog, attachment(5, State.COMPLETE))
+        before = len(events(catalog))
         catalog.checkpoint(Checkpoint(messages=[message(1, "a1", **answer), message(2, "a2", complete_at=3)]))
         new: list[MessageRecord] = [
             message(1, "a1"),
             message(2, "a2"),
             message(3, "a3", "a4", **answer),
-            message(4, "a5", source=ANY),
+            message(4, "a4", "a5", source=ANY),
+            message(5, "a9"),
         ]
         told = [NewEvent("message.complete", each.id, 0, {"source": each.source}) for each in new]
         both = [Checkpoint(messages=new[some], events=told[some]) for some in (slice(0, 3), slice(3, None))]
-        catalog.add_messages([pack(catalog, each) for each in both], ["m2", "m4"], NOW)
-        assert [catalog.message(each.id) for each in new] == [
-            message(1, "a1", **answer, complete_at=NOW),
-            message(2, "a2", complete_at=3),
-            replace(new[2], complete_at=NOW),
-            new[3],
-        ]
-        assert [event[1:] for event in events(catalog)] == [told[at]._replace(time=NOW) for at in (0, 2)]
-        assert catalog.incomplete_messages() == [new[3]]
+        for _ in range(2):
+            catalog.add_messages([pack(catalog, each) for each in both], NOW)
+            assert [catalog.message(each.id) for each in new] == [
+                message(1, "a1", **answer, complete_at=NOW),
+                message(2, "a2", complete_at=3),
+                replace(new[2], complete_at=NOW),
+                *new[3:],
+            ]
+            assert [event[1:] for event in events(catalog)[before:]] == [told[at]._replace(time=NOW) for at in (0, 2)]
+        assert catalog.incomplete_messages() == new[3:]
+
+    def test_checkpoints_are_written_all_or_none(self, catalog: Catalog) -> None:
+        def some() -> Iterator[Checkpoint]:
+            yield Checkpoint(attachments=[attachment(1)])
+            raise RuntimeError("the second one cannot be made")
+
+        with pytest.raises(RuntimeError):
+            catalog.checkpoints(some())
+        assert catalog.attachment("a1") is None
+        keep(catalog, attachment(2, State.DELETED))
+        record, found, event = complete(2)
+        last = Checkpoint(attachments=[record], finished=[found], events=[event], progress=9)
+        assert catalog.checkpoints([Checkpoint(attachments=[attachment(1)]), last]) == {"a2"}
+        assert (known(catalog, 1).state, known(catalog, 2).state) == (State.RECEIVING, State.DELETED)
+        assert (catalog.progress(), events(catalog)) == (9, [])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from adapters.delta_tables import DeltaTables
 from adapters.object_store import ObjectStore
-from app.pipeline.commit.tables import CommittedTable, DataSet, TablePlan, append, commit, plan, write
+from app.pipeline.commit.tables import CommittedTable, DataSet, append, commit, plan, table_building, tasks, write
 from app.pipeline.commit.tables.schema_evolution import evolve
 from app.pipeline.commit.tables.table_building import TASK_BYTES, TASK_DATA_SETS
 from app.ports import ContentStore, TableFile, TableStore
@@ -38,7 +38,7 @@ def build(
 ) -> list[CommittedTable]:
     """A whole transaction in one process."""
     plans = plan(tables, data_sets, APP, transaction)
-    written = [write(task, tables, content) for each in plans for task in each.tasks]
+    written = [write(task, tables, content) for some in tasks(plans, data_sets) for task in some]
     return commit(plans, written, tables, APP, transaction)
 
 
@@ -119,8 +119,9 @@ def assert_holds(tables: DeltaTables, data_set: DataSet, table: pa.Table) -> Non
 def test_tasks_travel_between_processes(tables: DeltaTables, content: ObjectStore) -> None:
     data_sets = [stored(content, "a1", visits()), stored(content, "a2", pupils(), message=None)]
     plans = plan(tables, data_sets, APP, 1)
-    assert pickle.loads(pickle.dumps(plans)) == plans
-    written = [pickle.loads(pickle.dumps(write(task, tables, content))) for each in plans for task in each.tasks]
+    (made,) = tasks(plans, data_sets)
+    assert pickle.loads(pickle.dumps(made)) == made
+    written = [pickle.loads(pickle.dumps(write(task, tables, content))) for task in made]
     assert [each.rows for each in commit(plans, written, tables, APP, 1)] == [8]
 
 
@@ -130,11 +131,30 @@ def test_a_plan_does_not_depend_on_the_order_it_is_given(tables: DeltaTables, co
         stored(content, f"a{n}", text if n % 3 else number, received_at=n // 2, member="TU"[n % 2]) for n in range(12)
     ]
     expected = plan(tables, data_sets, APP, 1)
+    (made,) = tasks(expected, data_sets)
     for _ in range(5):
         Random(1).shuffle(data_sets)
         assert plan(tables, data_sets, APP, 1) == expected
-    assert [each.table for each in expected] == ["WORK.T", "WORK.U"]
-    assert [part.attachment for part in expected[0].tasks[0].parts] == ["a0", "a2", "a4", "a6", "a8", "a10"]
+        assert [*tasks(expected, data_sets)] == [made]
+    assert [each.table for each in expected] == [task.table for task in made] == ["WORK.T", "WORK.U"]
+    assert [part.attachment for part in made[0].parts] == ["a0", "a2", "a4", "a6", "a8", "a10"]
+
+
+def test_very_many_data_sets_are_divided_some_at_a_time(
+    tables: DeltaTables, content: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only their schemas are known together: the table has the columns of all of them."""
+    monkeypatch.setattr(table_building, "DATA_SETS_AT_ONCE", 4)
+    shapes = [pa.table({name: [1.0]}) for name in "xyz"]
+    data_sets = [stored(content, f"a{n}", shapes[n % 3], received_at=n, member="TU"[n % 2]) for n in range(10)]
+    plans = plan(tables, iter(data_sets), APP, 1)
+    made = list(tasks(plans, iter(data_sets)))
+    assert [sum(len(task.parts) for task in some) for some in made] == [4, 4, 2]
+    assert build(tables, content, data_sets, 1) == [CommittedTable(f"WORK.{name}", 5, []) for name in "TU"]
+    assert tables.schema("WORK.U").names[5:] == ["y", "x", "z"]
+    assert {row["attachment"] for row in pa.Table.from_batches(tables.rows("WORK.T")).to_pylist()} == {
+        f"a{n}" for n in range(0, 10, 2)
+    }
 
 
 def sized(*sizes: int) -> list[DataSet]:
@@ -155,9 +175,9 @@ def sized(*sizes: int) -> list[DataSet]:
     ],
 )
 def test_work_is_cut_by_bytes(sizes: list[int], parts: list[int], tables: DeltaTables) -> None:
-    (planned,) = plan(tables, sized(*sizes), APP, 1)
-    assert [len(task.parts) for task in planned.tasks] == parts
-    assert all(len(task.mappings) == 1 for task in planned.tasks)
+    (made,) = tasks(plan(tables, sized(*sizes), APP, 1), sized(*sizes))
+    assert [len(task.parts) for task in made] == parts
+    assert all(len(task.mappings) == 1 for task in made)
 
 
 def test_many_tables_of_small_data_sets_make_a_file_each(tables: DeltaTables, content: ObjectStore) -> None:
@@ -208,7 +228,7 @@ def test_a_transaction_that_another_process_commits_meanwhile_happens_once(
 ) -> None:
     data_sets = [stored(content, "a1", pupils())]
     plans = plan(tables, data_sets, APP, 1)
-    written = [write(task, tables, content) for each in plans for task in each.tasks]
+    written = [write(task, tables, content) for some in tasks(plans, data_sets) for task in some]
     build(tables, content, data_sets, 1)
     assert commit(plans, written, tables, APP, 1) == []
     assert tables.describe("WORK.T").rows == 3
@@ -261,16 +281,27 @@ def test_memory_does_not_grow_with_a_data_set(tmp_path: Path, content: ObjectSto
     assert tables.describe("WORK.BIG").files == 1
 
 
-def test_the_pipelines_own_tables_are_appended_to_once(tables: DeltaTables) -> None:
+def added(tables: DeltaTables, rows: pa.Table, transaction: int, *, marks: bool = False) -> CommittedTable | None:
+    return append(tables, "files", rows.schema, rows.to_batches(2), APP, transaction, marks=marks)
+
+
+def test_the_pipelines_own_tables_are_appended_to_once(tables: DeltaTables, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"n": [1, 2]})
-    assert append(tables, "files", rows.slice(0, 0), APP, 1) is None
+    assert added(tables, rows.slice(0, 0), 1) is None
     assert tables.names() == []
-    assert append(tables, "files", rows, APP, 2) == CommittedTable("files", 2, [])
-    assert append(tables, "files", rows, APP, 2) is None
-    assert append(tables, "files", rows, APP, 3) == CommittedTable("files", 2, [])
+    assert added(tables, rows, 2) == CommittedTable("files", 2, [])
+    assert added(tables, rows, 2) is None
+    assert added(tables, rows, 3) == CommittedTable("files", 2, [])
     assert tables.describe("files").rows == 4
+    assert added(tables, rows.slice(0, 0), 4, marks=True) is None
+    assert tables.reached("files", APP) == 4
+    monkeypatch.setattr(table_building, "ROWS_A_FILE", 3)
+    assert added(tables, pa.table({"n": range(9)}), 5) == CommittedTable("files", 9, [])
+    assert tables.describe("files").files == 2 + 3
+    assert sorted(pa.Table.from_batches(tables.rows("files"))["n"].to_pylist()) == sorted([1, 2, 1, 2, *range(9)])
 
 
-def test_a_plan_is_small(tables: DeltaTables) -> None:
-    planned: list[TablePlan] = plan(tables, sized(*[1_000] * 5_000), APP, 1)
-    assert len(pickle.dumps(planned)) < 5_000 * 200
+def test_tasks_are_small(tables: DeltaTables) -> None:
+    data_sets = sized(*[1_000] * 5_000)
+    made = list(tasks(plan(tables, data_sets, APP, 1), data_sets))
+    assert len(pickle.dumps(made)) < 5_000 * 200

@@ -3,17 +3,20 @@
 The driver plans, any process writes, and the driver commits. `application` names the pipeline. `transaction` is the
 number of the batch; it grows, and a table takes each transaction only once:
 
+    append(tables, QUALITY, quality.schema, quality.to_batches(), application, transaction, marks=True)
     plans = plan(tables, data_sets, application, transaction)
-    written = [write(task, tables, content) for each in plans for task in each.tasks]
+    written = [write(task, tables, content) for some in tasks(plans, data_sets) for task in some]
     for table, rows, warnings in commit(plans, written, tables, application, transaction): ...
-    append(tables, FILES, file_rows(files), application, transaction)
-    append(tables, QUALITY, quality_rows(increments), application, transaction)
+    append(tables, FILES, files.schema, files.to_batches(), application, transaction)
+
+The table of quality is the first to take a transaction. So it alone shows whether any table has one.
 
 Tasks are plain data that can be pickled. `file_rows` takes pairs of an `AttachmentRecord` and its `Finished`;
 `summed(tables.rows(QUALITY))` reads the quality.
 """
 
 from app.model.names import FILES, table_name
+from app.pipeline.commit.tables.files_table import SCHEMA as FILES_SCHEMA
 from app.pipeline.commit.tables.files_table import file_rows, with_finished_at
 from app.pipeline.commit.tables.table_building import (
     CommittedTable,
@@ -26,12 +29,14 @@ from app.pipeline.commit.tables.table_building import (
     commit,
     plan,
     plan_again,
+    tasks,
     write,
 )
 from app.tables.quality import QUALITY, Increment, hour_of, quality_rows, summed
 
 __all__ = [
     "FILES",
+    "FILES_SCHEMA",
     "QUALITY",
     "CommittedTable",
     "DataSet",
@@ -49,6 +54,7 @@ __all__ = [
     "quality_rows",
     "summed",
     "table_name",
+    "tasks",
     "with_finished_at",
     "write",
 ]

@@ -1,9 +1,12 @@
 """Building of tables from data sets: one process plans and commits, many write.
 
-A plan skips the tables that have reached its transaction, so that an interrupted transaction is only completed.
+A plan skips the tables that have reached its transaction, so that an interrupted transaction is only completed. The
+process that plans goes through the data sets twice, and never holds all of them: a table's columns follow from their
+schemas, of which few differ, and then its tasks are made some at a time.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -19,6 +22,11 @@ TASK_BYTES = 128 << 20
 """The size of the stored data sets that one task reads and writes to one file. A larger data set is a task by
 itself."""
 TASK_DATA_SETS = 1000
+DATA_SETS_AT_ONCE = 50_000
+"""The number of data sets that are divided into tasks together, some 25 MB of descriptions. The more, the fewer files a
+table gets."""
+ROWS_A_FILE = 1 << 20
+"""The number of rows of a file of the pipeline's own tables."""
 ROWS_A_BATCH = 16_384
 CELLS_A_BATCH = 4 << 20
 """The limit of cells in a batch. Tables with many columns have fewer rows in it, to bound the memory."""
@@ -65,11 +73,12 @@ class TableTask(NamedTuple):
 
 
 class TablePlan(NamedTuple):
-    """The part of a transaction that changes one table."""
+    """The part of a transaction that changes one table: its new schema, in the form of Arrow IPC, how the columns of
+    each schema of a data set are mapped to it, and warnings for people."""
 
     table: str
     schema: bytes
-    tasks: list[TableTask]
+    mappings: Mapping[bytes, ColumnMapping]
     warnings: list[str]
 
 
@@ -90,14 +99,71 @@ class CommittedTable(NamedTuple):
 
 def plan(tables: TableStore, data_sets: Iterable[DataSet], application: str, transaction: int) -> list[TablePlan]:
     """Return the plans, by table, that add these data sets to the tables."""
-    by_table = _by_table(data_sets)
+    shapes = _shapes(data_sets)
 
     def planned(table: str) -> TablePlan | None:
         if _has_reached(tables, table, application, transaction):
             return None
-        return _planned(tables, table, by_table[table])
+        return _planned(tables, table, shapes[table])
 
-    return [each for each in together(planned, list(by_table)) if each is not None]
+    return [each for each in together(planned, sorted(shapes)) if each is not None]
+
+
+def plan_again(tables: TableStore, data_sets: Iterable[DataSet]) -> list[TablePlan]:
+    """Return the plans, by table, that add these data sets to the tables even if these have reached the transaction.
+
+    For `TableStore.replace`, which adds the same rows only once.
+    """
+    shapes = _shapes(data_sets)
+    return together(lambda table: _planned(tables, table, shapes[table]), sorted(shapes))
+
+
+class _Shape(NamedTuple):
+    """A schema that data sets of a table have, and the first and the last of these in the order of their reception."""
+
+    schema: pa.Schema
+    first: tuple[int, str]
+    last: tuple[int, str]
+
+
+def _shapes(data_sets: Iterable[DataSet]) -> dict[str, dict[bytes, _Shape]]:
+    """Return the schemas of data sets by table, each with its serialized form."""
+    by_table: dict[str, dict[bytes, _Shape]] = {}
+    for each in data_sets:
+        shapes = by_table.setdefault(table_name(each.library, each.member), {})
+        key, place = _key(each), (each.received_at, each.attachment)
+        known = shapes.get(key)
+        first, last = (place, place) if known is None else (min(known.first, place), max(known.last, place))
+        shapes[key] = _Shape(each.schema, first, last)
+    return by_table
+
+
+def _key(data_set: DataSet) -> bytes:
+    key: bytes = data_set.schema.serialize().to_pybytes()
+    return key
+
+
+def _planned(tables: TableStore, table: str, shapes: Mapping[bytes, _Shape]) -> TablePlan:
+    try:
+        current = tables.schema(table)
+    except KeyError:
+        current = None
+    places = sorted((place, key) for key, shape in shapes.items() for place in {shape.first, shape.last})
+    evolution = evolve(current, [shapes[key].schema for _, key in places])
+    mappings = dict(zip((key for _, key in places), evolution.mappings, strict=True))
+    return TablePlan(table, evolution.schema.serialize().to_pybytes(), mappings, evolution.warnings)
+
+
+def tasks(plans: Iterable[TablePlan], data_sets: Iterable[DataSet]) -> Iterator[list[TableTask]]:
+    """Yield the tasks that write those data sets whose tables have a plan, some of them at a time.
+
+    The data sets are those of the plans. Their order does not matter as long as they are at most `DATA_SETS_AT_ONCE`.
+    """
+    planned = {each.table: each for each in plans}
+    coming = (each for each in data_sets if table_name(each.library, each.member) in planned)
+    while some := list(islice(coming, DATA_SETS_AT_ONCE)):
+        by_table = _by_table(some)
+        yield [_task(planned[table], part) for table, found in by_table.items() for part in _cut(found)]
 
 
 def _by_table(data_sets: Iterable[DataSet]) -> dict[str, list[DataSet]]:
@@ -111,13 +177,26 @@ def _by_table(data_sets: Iterable[DataSet]) -> dict[str, list[DataSet]]:
     }
 
 
-def plan_again(tables: TableStore, data_sets: Iterable[DataSet]) -> list[TablePlan]:
-    """Return the plans, by table, that add these data sets to the tables even if these have reached the transaction.
+def _cut(data_sets: Iterable[DataSet]) -> Iterator[list[DataSet]]:
+    gathered: list[DataSet] = []
+    size = 0
+    for each in data_sets:
+        if gathered and (size + each.size > TASK_BYTES or len(gathered) == TASK_DATA_SETS):
+            yield gathered
+            gathered, size = [], 0
+        gathered.append(each)
+        size += each.size
+    yield gathered
 
-    For `TableStore.replace`, which adds the same rows only once.
-    """
-    by_table = _by_table(data_sets)
-    return together(lambda table: _planned(tables, table, by_table[table]), list(by_table))
+
+def _task(plan: TablePlan, data_sets: Sequence[DataSet]) -> TableTask:
+    mapped = [plan.mappings[_key(each)] for each in data_sets]
+    numbers = {mapping: number for number, mapping in enumerate(dict.fromkeys(mapped))}
+    parts = tuple(
+        TablePart(each.attachment, each.message, each.source, each.received_at, each.object_name, numbers[mapping])
+        for each, mapping in zip(data_sets, mapped, strict=True)
+    )
+    return TableTask(plan.table, plan.schema, tuple(numbers), parts, sum(each.size for each in data_sets))
 
 
 def write(task: TableTask, tables: TableStore, content: ContentStore) -> Written:
@@ -145,54 +224,49 @@ def commit(
     return [each for each in together(committed, list(plans)) if each is not None]
 
 
-def append(tables: TableStore, table: str, rows: pa.Table, application: str, transaction: int) -> CommittedTable | None:
-    """Add rows to a table of the pipeline's own, in one step.
+def append(
+    tables: TableStore,
+    table: str,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    application: str,
+    transaction: int,
+    *,
+    marks: bool = False,
+) -> CommittedTable | None:
+    """Add rows to a table of the pipeline's own, in files of bounded size and in one step.
 
-    Return None, and change nothing, if there are no rows, or if the table has reached the transaction.
+    Return None if there are no rows, or if the table has reached the transaction, which is asked before any row. A
+    table that `marks` the transaction takes it also without rows.
     """
-    if not rows.num_rows or _has_reached(tables, table, application, transaction):
+    if _has_reached(tables, table, application, transaction):
         return None
-    file = tables.write(table, rows.schema, rows.to_batches())
-    is_done = tables.commit(table, rows.schema, [file], application, transaction)
-    return CommittedTable(table, file.rows, []) if is_done else None
+    files = [tables.write(table, schema, some) for some in _in_files(batches)]
+    if not files and not marks:
+        return None
+    is_done = tables.commit(table, schema, files, application, transaction)
+    return CommittedTable(table, sum(file.rows for file in files), []) if is_done and files else None
+
+
+def _in_files(batches: Iterable[pa.RecordBatch]) -> Iterator[Iterator[pa.RecordBatch]]:
+    """Yield the batches of each file. Those of one are taken before those of the next one."""
+    coming = (batch for batch in batches if batch.num_rows)
+    for first in coming:
+        yield _up_to(ROWS_A_FILE, first, coming)
+
+
+def _up_to(most: int, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches until they have `most` rows together."""
+    yield first
+    rows = first.num_rows
+    while rows < most and (batch := next(others, None)) is not None:
+        yield batch
+        rows += batch.num_rows
 
 
 def _has_reached(tables: TableStore, table: str, application: str, transaction: int) -> bool:
     reached = tables.reached(table, application)
     return reached is not None and reached >= transaction
-
-
-def _planned(tables: TableStore, table: str, data_sets: Sequence[DataSet]) -> TablePlan:
-    try:
-        current = tables.schema(table)
-    except KeyError:
-        current = None
-    evolution = evolve(current, [each.schema for each in data_sets])
-    schema = evolution.schema.serialize().to_pybytes()
-    mapped = zip(data_sets, evolution.mappings, strict=True)
-    tasks = [_task(table, schema, some) for some in _cut(mapped)]
-    return TablePlan(table, schema, tasks, evolution.warnings)
-
-
-def _cut(mapped: Iterable[tuple[DataSet, ColumnMapping]]) -> Iterator[list[tuple[DataSet, ColumnMapping]]]:
-    gathered: list[tuple[DataSet, ColumnMapping]] = []
-    size = 0
-    for data_set, mapping in mapped:
-        if gathered and (size + data_set.size > TASK_BYTES or len(gathered) == TASK_DATA_SETS):
-            yield gathered
-            gathered, size = [], 0
-        gathered.append((data_set, mapping))
-        size += data_set.size
-    yield gathered
-
-
-def _task(table: str, schema: bytes, mapped: Sequence[tuple[DataSet, ColumnMapping]]) -> TableTask:
-    numbers = {mapping: number for number, mapping in enumerate(dict.fromkeys(mapping for _, mapping in mapped))}
-    parts = tuple(
-        TablePart(each.attachment, each.message, each.source, each.received_at, each.object_name, numbers[mapping])
-        for each, mapping in mapped
-    )
-    return TableTask(table, schema, tuple(numbers), parts, sum(each.size for each, _ in mapped))
 
 
 def _batches(task: TableTask, schema: pa.Schema, content: ContentStore) -> Iterator[pa.RecordBatch]:
