@@ -107,12 +107,12 @@ def test_a_hundred_thousand_attachments(world: World, open_console: Opened) -> N
     console = open_console(world.address, "attachments?source=many")
     page = console.page
     status = page.locator(".more > [role=status]")
-    expect(status).to_contain_text("100,000 attachments, 200 of them loaded")
+    expect(status).to_contain_text("At least 10,000 attachments, 200 of them loaded")
     painted = page.evaluate("() => performance.getEntriesByName('first-contentful-paint')[0].startTime")
     measured(f"first paint after {painted:.0f} ms")
     box = page.locator(".attachments-rows")
     scroll(box, "100,000 attachments")
-    expect(page.get_by_role("table")).to_have_attribute("aria-rowcount", "100001")
+    expect(page.get_by_role("table")).to_have_attribute("aria-rowcount", "10001")
     expect(page.get_by_role("link", name="many-099000.bin")).to_have_count(0)
     box.evaluate("(box) => { box.scrollTop = box.scrollHeight; }")
     expect(status).not_to_contain_text(", 200 of them loaded")
@@ -125,7 +125,7 @@ def test_a_hundred_thousand_attachments(world: World, open_console: Opened) -> N
     world.stock.many(6_000, 100_000)
     new = page.get_by_role("button", name="Show 6,000 new")
     expect(new).to_be_visible()
-    expect(status).to_contain_text("106,000 attachments")
+    expect(status).to_contain_text("At least 16,000 attachments")
     assert row.bounding_box() == place
     new.click()
     expect(page.get_by_role("link", name="many-106000.bin")).to_be_visible()
