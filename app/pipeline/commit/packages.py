@@ -33,7 +33,7 @@ from app.service.events.event_spans import ratio_of
 from app.span_names import Added
 from app.tables.quality import Increment, increments
 
-AT_ONCE = 32_768
+AT_ONCE = 8192
 """The largest number of results in a package."""
 
 LEAST = 64
