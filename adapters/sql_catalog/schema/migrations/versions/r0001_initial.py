@@ -92,7 +92,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_attachments")),
         sa.UniqueConstraint("source", "correl_id", name=op.f("uq_attachments_source_correl_id")),
         sa.Index("ix_attachments_name_key", sa.text("substr(name_folded, 1, 200)"), "id"),
-        sa.Index("ix_attachments_size_key", sa.text("coalesce(size, -1)"), "id"),
+        sa.Index("ix_attachments_size_key", sa.text("coalesce(size, -1)"), "id", "size"),
     )
     op.create_index(op.f("ix_attachments_first_received_at_id"), "attachments", ["first_received_at", "id"])
     op.create_index(
