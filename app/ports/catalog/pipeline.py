@@ -10,7 +10,7 @@ from app.ports.catalog.listing import Page
 Packed = tuple[bytes, ...]
 """The rows of a checkpoint, as `CatalogPlugin.pack` makes them."""
 
-PACKED_AT_ONCE = 8
+PACKED_AT_ONCE = 2
 """The most checkpoints that one call takes."""
 
 
