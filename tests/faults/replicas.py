@@ -1,8 +1,10 @@
-"""The scenario of a divided gateway: clients send and read at replicas chosen at random, while processes are killed,
-paused for longer than leases, cut off from the database, or wait for a slow store.
+"""The scenario of a divided gateway: clients send and read at replicas chosen at random, while processes are killed or
+paused for longer than leases, the database is cut off, stopped or killed, and the store is slow, fails or is away.
 
 One process receives, three serve, and two keep. What clients send goes to the broker and comes back to the gateway. In
-the end every file must be there once, with the bytes that were sent, and every delivery `sent`.
+the end every file must be there once, with the bytes that were sent, and every delivery `sent`. Meanwhile no answer says
+that the gateway failed, but at most that it is unavailable; and after each fault all processes become ready by
+themselves.
 """
 
 import os
@@ -14,6 +16,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from random import Random
+from signal import Signals
 from threading import Event, Thread
 from time import monotonic, sleep
 
@@ -23,9 +26,9 @@ import psycopg
 from tests.faults.judging import Verdict
 from tests.support import object_server
 from tests.support.division import TOPIC, Division
-from tests.support.forked_gateway import Forks
+from tests.support.forked_gateway import ForkedGateway, Forks
 from tests.support.mosquitto import Mosquitto
-from tests.support.postgresql import binaries, running_postgresql
+from tests.support.postgresql import AT_ONCE, FAST, Cluster, binaries, running_cluster
 from tests.support.subscribe import subscribe
 
 MOST = 40
@@ -41,9 +44,24 @@ retry_longest = "2s"
 PAUSED_SECONDS = 13.0
 """Longer than a lease of the keeper and a claim of a delivery."""
 SLOW_SECONDS, SLOW_FOR = 0.3, 4.0
+AWAY_SECONDS = 4.0
+"""The time for which the database is stopped, and the store refuses requests or connections."""
 CALM_SECONDS = 1.5
 """The time between two faults."""
 SOON = 180.0
+READ = (
+    "/v1/attachments?limit=20",
+    "/v1/messages",
+    "/v1/deliveries",
+    "/v1/quarantine",
+    "/v1/summary",
+    "/v1/sources",
+    "/v1/destinations",
+    "/v1/webhooks",
+    "/v1/events?wait=0",
+    "/metrics",
+)
+READ_OF_ONE = ("", "/content", "/preview", "/timeline", "/messages")
 TUS = {"Tus-Resumable": "1.0.0"}
 
 
@@ -59,15 +77,43 @@ class Clients:
         self.sent: dict[str, str] = {}
         self.deliveries: set[str] = set()
         self.hung: list[str] = []
-        self._thread = Thread(target=self._run)
+        self.failures: set[str] = set()
+        """Answers that say more than that the gateway is unavailable."""
+        self._threads = [Thread(target=self._run), Thread(target=self._read, args=(Random(f"readers {seed}"),))]
 
     def __enter__(self) -> "Clients":
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
+
+    def _read(self, random: Random) -> None:
+        """Read what replicas have, each time another resource of another one."""
+        paths = list(READ)
+        while not self._stop.is_set():
+            gateway = self._division[random.choice(PROCESSES[1:4])]
+            with suppress(httpx.HTTPError), httpx.Client(base_url=gateway.client.base_url, timeout=5) as client:
+                path = random.choice(paths)
+                answer = self._checked(client.get(path))
+                if path == READ[0] and answer.status_code == 200 and answer.json()["items"]:
+                    item = random.choice(answer.json()["items"])["id"]
+                    paths = [*READ, *(f"/v1/attachments/{item}{end}" for end in READ_OF_ONE)]
+            sleep(0.02)
+
+    def _checked(self, answer: httpx.Response) -> httpx.Response:
+        """Return an answer, after a look at whether a failure is one that a client can wait for."""
+        if answer.status_code >= 500 and not (
+            answer.status_code == 503
+            and answer.headers.get("content-type") == "application/problem+json"
+            and answer.headers.get("retry-after", "").isdecimal()
+        ):
+            asked = f"{answer.request.method} {answer.request.url.path}"
+            self.failures.add(f"{asked}: {answer.status_code} {answer.headers} {answer.text[:300]}")
+        return answer
 
     def _run(self) -> None:
         number = 0
@@ -86,7 +132,7 @@ class Clients:
         while monotonic() < end:
             gateway = self._division[self._random.choice(PROCESSES[1:4])]
             with suppress(httpx.HTTPError), httpx.Client(base_url=gateway.client.base_url, timeout=5) as client:
-                answer = request(client)
+                answer = self._checked(request(client))
                 if answer.status_code in wanted:
                     return answer
             sleep(0.05)
@@ -121,13 +167,19 @@ def _is_served(http: httpx.Client, path: str) -> bool:
 class Faults:
     """What happens to the processes and to what they share."""
 
-    def __init__(self, division: Division, postgresql: Path, bucket: object_server.Bucket, random: Random) -> None:
-        self._division, self._postgresql, self._bucket, self._random = division, postgresql, bucket, random
+    def __init__(self, division: Division, cluster: Cluster, bucket: object_server.Bucket, random: Random) -> None:
+        self._division, self._cluster, self._bucket, self._random = division, cluster, bucket, random
         self.kinds: dict[str, Callable[[], str]] = {
             **{f"kill {role}": partial(self._kill, role) for role in ("receive", "serve", "keep")},
             **{f"pause {role}": partial(self._pause, role) for role in ("serve", "keep")},
             "cut connections": self._cut,
+            "database stopped": partial(self._restart, FAST, AWAY_SECONDS),
+            "database restarted": partial(self._restart, FAST, 0),
+            "database killed": partial(self._restart, AT_ONCE, 0),
             "slow store": self._slow,
+            "store answers 500": partial(self._refuse, 500),
+            "store answers 503": partial(self._refuse, 503),
+            "store away": self._leave,
         }
 
     def _kill(self, role: str) -> str:
@@ -147,7 +199,7 @@ class Faults:
 
     def _cut(self) -> str:
         others = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid != pg_backend_pid()"
-        with psycopg.connect(host=str(self._postgresql), user="postgres", dbname="postgres") as connection:
+        with psycopg.connect(host=str(self._cluster.folder), user="postgres", dbname="postgres") as connection:
             connection.execute(f"{others} AND backend_type = 'client backend'")
         return "all connections to the database were cut"
 
@@ -157,6 +209,22 @@ class Faults:
         self._bucket.delay(0)
         return "the store was slow"
 
+    def _restart(self, how: Signals, seconds: float) -> str:
+        self._cluster.stop(how)
+        sleep(seconds)
+        self._cluster.start()
+        return f"the database was stopped by {how.name} for {seconds} s"
+
+    def _refuse(self, status: int) -> str:
+        self._bucket.refuse(status)
+        sleep(AWAY_SECONDS)
+        self._bucket.refuse(0)
+        return f"the store answered {status}"
+
+    def _leave(self) -> str:
+        self._bucket.leave(AWAY_SECONDS)
+        return "the store accepted no connections"
+
     def _chosen(self, role: str) -> str:
         return self._random.choice([name for name in PROCESSES if name.startswith(role)])
 
@@ -164,8 +232,8 @@ class Faults:
 def run(seed: str, folder: Path, count: int | None = None) -> Verdict:
     """Run the scenario with this number of faults, or with each kind once."""
     random = Random(f"replicas {seed}")
-    with _divided(folder) as (division, postgresql, bucket):
-        faults = Faults(division, postgresql, bucket, random)
+    with _divided(folder) as (division, cluster, bucket):
+        faults = Faults(division, cluster, bucket, random)
         kinds: list[str] = []
         while len(kinds) < (count or len(faults.kinds)):
             kinds += random.sample(list(faults.kinds), len(faults.kinds))
@@ -174,17 +242,18 @@ def run(seed: str, folder: Path, count: int | None = None) -> Verdict:
             for kind in kinds[: count or len(faults.kinds)]:
                 sleep(CALM_SECONDS)
                 notes.append(faults.kinds[kind]())
+                hung += [f"{name} does not recover after this: {kind}" for name in _not_ready(division)]
         hung += clients.hung
         return _judged(division, clients, notes, hung)
 
 
 @contextmanager
-def _divided(folder: Path) -> Iterator[tuple[Division, Path, object_server.Bucket]]:
+def _divided(folder: Path) -> Iterator[tuple[Division, Cluster, object_server.Bucket]]:
     programs = binaries()
     assert programs is not None, "PostgreSQL's programs are not installed"
     port = object_server.free_port()
     with ExitStack() as ending:
-        postgresql = ending.enter_context(running_postgresql(programs))
+        cluster = ending.enter_context(running_cluster(programs))
         ending.enter_context(object_server.serving(port))
         bucket = object_server.Bucket(port, "replicas")
         forks = Forks(os.environ | object_server.environment(port))
@@ -193,11 +262,28 @@ def _divided(folder: Path) -> Iterator[tuple[Division, Path, object_server.Bucke
         broker = ending.enter_context(Mosquitto(folder / "broker"))
         subscribe(broker.port, "sas", TOPIC, "5")
         destination = DESTINATION.format(port=broker.port, topic=TOPIC)
-        division = Division(folder, postgresql, bucket, broker, forks, destination)
+        division = Division(folder, cluster.folder, bucket, broker, forks, destination)
         ending.callback(division.stop)
         for name in PROCESSES:
             division.begin(name)
-        yield division, postgresql, bucket
+        yield division, cluster, bucket
+
+
+def _not_ready(division: Division) -> list[str]:
+    """Wait until all processes are ready. Return the names of those that are not for too long, or have ended."""
+    end, waiting = monotonic() + SOON, list(PROCESSES)
+    while waiting and monotonic() < end:
+        waiting = [name for name in waiting if not _is_ready(division[name])]
+        sleep(0.1)
+    return waiting
+
+
+def _is_ready(gateway: ForkedGateway) -> bool:
+    if gateway.process is None or gateway.process.poll() is not None:
+        return False
+    with suppress(httpx.HTTPError):
+        return gateway.client.get("/health/ready").status_code == 200
+    return False
 
 
 def _judged(division: Division, clients: Clients, notes: list[str], hung: list[str]) -> Verdict:
@@ -229,5 +315,6 @@ def _judged(division: Division, clients: Clients, notes: list[str], hung: list[s
     states = Counter(item["state"] for item in serving[2].listing("/v1/deliveries"))
     if states.keys() - {"sent"}:
         hung.append(f"deliveries: {dict(states)}")
+    wrong += sorted(clients.failures)
     told = (f"{len(clients.sent)} files", *notes, *lost, *twice, *wrong, *hung)
     return Verdict(len(notes), len(lost), len(twice), len(wrong), len(hung), 0, told)

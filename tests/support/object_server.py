@@ -1,4 +1,5 @@
-"""An S3 server in a process of its own, which counts requests and can delay its answers.
+"""An S3 server in a process of its own, which counts requests, and can delay its answers, refuse requests, and refuse
+connections.
 
 python -m tests.support.object_server PORT
 """
@@ -10,24 +11,29 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from socket import socket
-from threading import Lock
+from threading import Event, Lock, Thread
 from time import sleep
 from typing import Any
 from urllib.request import Request, urlopen
 
 import orjson
 
-COUNTS, AT_ONCE, DELAY = "/-/counts", "/-/at-once", "/-/delay/"
+COUNTS, AT_ONCE, DELAY, REFUSE, LEAVE = "/-/counts", "/-/at-once", "/-/delay/", "/-/refuse/", "/-/leave/"
 """The addresses that return the counted requests, and the most that waited at the same time, and that set the seconds
-before each answer."""
+before each answer, the status of all answers (0: as it is), and the seconds for which no connection is accepted."""
 START_SECONDS = 30
+REFUSAL = b"<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>"
 
 
 class Counting:
-    """An application that counts requests by method and path, answers late, and passes them on."""
+    """An application that counts requests by method and path, answers late, and passes them on, refuses them or ends
+    their connections."""
 
     def __init__(self, served: Callable[..., Iterable[bytes]]) -> None:
         self._served = served
+        self._refusal = 0
+        self.absent = Event()
+        self.absence = 0.0
         self._counts: Counter[str] = Counter()
         self._delay = 0.0
         self._running = self._at_once = 0
@@ -46,6 +52,20 @@ class Counting:
             self._delay = float(path.removeprefix(DELAY))
             start("200 OK", [])
             return []
+        if path.startswith(REFUSE):
+            self._refusal = int(path.removeprefix(REFUSE))
+            start("200 OK", [])
+            return []
+        if path.startswith(LEAVE):
+            self.absence = float(path.removeprefix(LEAVE))
+            self.absent.set()
+            start("200 OK", [("Connection", "close")])
+            return []
+        if self.absent.is_set():
+            raise ConnectionAbortedError
+        if self._refusal:
+            start(f"{self._refusal} Refused", [("Content-Type", "application/xml"), ("Connection", "close")])
+            return [REFUSAL]
         with self._lock:
             self._counts[f"{environment['REQUEST_METHOD']} {path}"] += 1
             self._running += 1
@@ -78,7 +98,7 @@ class Bucket:
     """A bucket of a server."""
 
     def __init__(self, port: int, name: str) -> None:
-        self._server, self._path = f"http://127.0.0.1:{port}", f"/{name}"
+        self._port, self._server, self._path = port, f"http://127.0.0.1:{port}", f"/{name}"
         self.url = f"s3://{name}"
         self.name = name
         self._create()
@@ -93,6 +113,16 @@ class Bucket:
 
     def delay(self, seconds: float) -> None:
         self.ask(f"{DELAY}{seconds}")
+
+    def refuse(self, status: int) -> None:
+        """Have the server answer all requests with a status, or as it is again: 0."""
+        self.ask(f"{REFUSE}{status}")
+
+    def leave(self, seconds: float) -> None:
+        """Have the server accept no connections for so long."""
+        self.ask(f"{LEAVE}{seconds}")
+        sleep(seconds)
+        _wait(self._port)
 
     def at_once(self) -> int:
         """Return the largest number of requests that waited for their answers since the delay was set."""
@@ -128,7 +158,7 @@ def _wait(port: int) -> None:
 
 def main(port: int) -> None:
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415
-    from werkzeug.serving import WSGIRequestHandler, run_simple  # noqa: PLC0415
+    from werkzeug.serving import WSGIRequestHandler, make_server  # noqa: PLC0415
 
     class Quiet(WSGIRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -138,7 +168,15 @@ def main(port: int) -> None:
 
     os.environ["MOTO_PORT"] = str(port)
     application = Counting(DomainDispatcherApplication(create_backend_app))
-    run_simple("127.0.0.1", port, application, threaded=True, request_handler=Quiet)
+    while True:
+        server = make_server("127.0.0.1", port, application, threaded=True, request_handler=Quiet)
+        serving = Thread(target=server.serve_forever, daemon=True)
+        serving.start()
+        application.absent.wait()
+        server.shutdown()
+        server.server_close()
+        sleep(application.absence)
+        application.absent.clear()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,9 @@ from time import monotonic
 import psycopg
 
 START_SECONDS = 60
+FAST, AT_ONCE = signal.SIGINT, signal.SIGQUIT
+"""The two ways to stop a server: transactions are rolled back; or nothing is done, and the next start recovers, as after
+a crash."""
 
 
 def binaries() -> Path | None:
@@ -25,32 +28,59 @@ def binaries() -> Path | None:
     return installed[-1].parent if installed else None
 
 
-@contextmanager
-def running_postgresql(programs: Path) -> Iterator[Path]:
-    """Yield the folder of a running server's socket; its superuser is `postgres`. No data is kept."""
-    folder = Path(mkdtemp(prefix="postgresql-"))
-    try:
-        account = _unprivileged(folder)
-        data = folder / "data"
+class Cluster:
+    """A cluster in a folder, and its server, which can be stopped and started again. The superuser is `postgres`."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self.folder = folder
+        self._account = _unprivileged(folder)
+        self._programs, self._data = programs, folder / "data"
+        self._server: subprocess.Popen[bytes] | None = None
+        command: list[str | Path] = [programs / "initdb", "-D", self._data, "-U", "postgres", "-A", "trust"]
         subprocess.run(
-            [programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
+            [*command, "-E", "UTF8", "--locale=C", "--no-sync"],
             check=True,
             stdout=subprocess.DEVNULL,
             cwd=folder,
-            user=account,
+            user=self._account,
         )
-        # -F: a test's cluster need not survive a power cut; a killed client has the same effect with it.
-        command: list[str | Path] = [programs / "postgres", "-D", data, "-k", folder, "-c", "listen_addresses=", "-F"]
-        with (folder / "log").open("wb") as log:
-            server = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, user=account)
+
+    def start(self) -> None:
+        """Return when the server accepts connections."""
+        # -F: a test's cluster need not survive a power cut; a killed client or server has the same effect with it.
+        command = [self._programs / "postgres", "-D", self._data, "-k", self.folder, "-c", "listen_addresses=", "-F"]
+        with (self.folder / "log").open("ab") as log:
+            self._server = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, user=self._account)
+        _wait_until_ready(self.folder, self._server)
+
+    def stop(self, how: signal.Signals = FAST) -> None:
+        """Stop the server, which ends all connections."""
+        if self._server is not None:
+            self._server.send_signal(how)
+            self._server.wait(START_SECONDS)
+            self._server = None
+
+
+@contextmanager
+def running_cluster(programs: Path) -> Iterator[Cluster]:
+    """Yield a new cluster whose server runs. No data is kept."""
+    folder = Path(mkdtemp(prefix="postgresql-"))
+    try:
+        cluster = Cluster(programs, folder)
         try:
-            _wait_until_ready(folder, server)
-            yield folder
+            cluster.start()
+            yield cluster
         finally:
-            server.send_signal(signal.SIGQUIT)  # at once: no data is kept
-            server.wait(START_SECONDS)
+            cluster.stop(AT_ONCE)
     finally:
         shutil.rmtree(folder)
+
+
+@contextmanager
+def running_postgresql(programs: Path) -> Iterator[Path]:
+    """Yield the folder of a running server's socket."""
+    with running_cluster(programs) as cluster:
+        yield cluster.folder
 
 
 def _unprivileged(folder: Path) -> str | None:
