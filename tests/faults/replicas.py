@@ -2,9 +2,8 @@
 paused for longer than leases, the database is cut off, stopped or killed, and the store is slow, fails or is away.
 
 One process receives, three serve, and two keep. What clients send goes to the broker and comes back to the gateway. In
-the end every file must be there once, with the bytes that were sent, and every delivery `sent`. Meanwhile no answer says
-that the gateway failed, but at most that it is unavailable; and after each fault all processes become ready by
-themselves.
+the end every file must be there once, with the bytes that were sent, and every delivery `sent`. Meanwhile an answer may
+say that the gateway is unavailable, but never that it failed. After each fault all processes become ready by themselves.
 """
 
 import os

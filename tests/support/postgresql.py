@@ -15,8 +15,8 @@ import psycopg
 
 START_SECONDS = 60
 FAST, AT_ONCE = signal.SIGINT, signal.SIGQUIT
-"""The two ways to stop a server: transactions are rolled back; or nothing is done, and the next start recovers, as after
-a crash."""
+"""The two ways to stop a server: transactions are rolled back; or nothing is done, and the next start recovers, as
+after a crash."""
 
 
 def binaries() -> Path | None:
@@ -48,7 +48,8 @@ class Cluster:
     def start(self) -> None:
         """Return when the server accepts connections."""
         # -F: a test's cluster need not survive a power cut; a killed client or server has the same effect with it.
-        command = [self._programs / "postgres", "-D", self._data, "-k", self.folder, "-c", "listen_addresses=", "-F"]
+        places = ["-D", str(self._data), "-k", str(self.folder)]
+        command = [str(self._programs / "postgres"), *places, "-c", "listen_addresses=", "-F"]
         with (self.folder / "log").open("ab") as log:
             self._server = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, user=self._account)
         _wait_until_ready(self.folder, self._server)
