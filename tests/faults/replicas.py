@@ -3,7 +3,8 @@ paused for longer than leases, the database is cut off, stopped or killed, and t
 
 One process receives, three serve, and two keep. What clients send goes to the broker and comes back to the gateway. In
 the end every file must be there once, with the bytes that were sent, and every delivery `sent`. Meanwhile an answer may
-say that the gateway is unavailable, but never that it failed. After each fault all processes become ready by themselves.
+say that the gateway is unavailable, but never that it failed. After each fault all processes become ready by
+themselves.
 """
 
 import os
