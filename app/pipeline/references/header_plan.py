@@ -17,7 +17,7 @@ source whose dialects do not agree.
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, groupby, islice
+from itertools import accumulate, groupby
 from operator import and_, itemgetter
 from typing import NamedTuple
 
@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from app.assembly.collecting import Key
 from app.assembly.machine import Assembly
 from app.codecs.sas import dialect
+from app.codecs.sas.correlid import KEY_SIZE
 from app.framing.message_events import read_event
 from app.model.errors import InvalidInputError
 from app.model.event import Announced
@@ -35,10 +36,8 @@ from app.model.message import PhysicalMessage, Position
 from app.pipeline.references.message_references import (
     SCHEMA,
     Header,
-    HeaderKey,
     ReferenceKind,
     from_batch,
-    to_batch,
 )
 
 SEGMENTS = pa.schema(
@@ -55,9 +54,6 @@ POSITIONS = pa.schema([pa.field("position", pa.int64(), nullable=False)])
 
 
 _KEYS = pa.schema([SCHEMA.field(name) for name in ("source", "key", "position")])
-
-
-KEYS_AT_ONCE = 4096
 
 
 class HeaderPlan(NamedTuple):
@@ -118,8 +114,10 @@ def with_keys(
             yield batch
             continue
         yield batch.filter(pc.invert(is_header))
-        headers: list[Header] = []
-        for header in from_batch(batch.filter(is_header)):
+        headers = batch.filter(is_header)
+        keys: list[bytes] = []
+        dialects: list[int] = []
+        for header in from_batch(headers):
             assert isinstance(header, Header)
             chosen, place = configured(header.source), (header.source, Position.unpack(header.position).segment)
             known = chosen or common.get(place, dialect.ALL)
@@ -127,16 +125,18 @@ def with_keys(
             try:
                 event = read_event(message, known)
             except InvalidInputError:  # it tells nothing of the dialects, and is refused by itself
-                header.dialects = dialect.ALL
-            else:
-                assert isinstance(event, Announced)
-                header.keys = tuple(key for _, key in Assembly.keys(header.source, event))
-                header.dialects = dialect.ALL
-                if chosen is None:
-                    header.dialects = event.dialects if _is_sure(message, event, known) else 0
-                    common[place] = dialect.narrow(known, event.dialects)
-            headers.append(header)
-        yield to_batch(headers)
+                keys.append(b"")
+                dialects.append(dialect.ALL)
+                continue
+            assert isinstance(event, Announced)
+            keys.append(b"".join(key for _, key in Assembly.keys(header.source, event)))
+            is_sure = chosen is not None or _is_sure(message, event, known)
+            dialects.append((dialect.ALL if chosen is not None else event.dialects) if is_sure else 0)
+            common[place] = dialect.narrow(known, event.dialects)
+        for name, values in (("key", keys), ("first", dialects)):
+            at = SCHEMA.get_field_index(name)
+            headers = headers.set_column(at, SCHEMA.field(at), pa.array(values, SCHEMA.field(at).type))
+        yield headers
 
 
 def _is_sure(message: PhysicalMessage, event: Announced, known: int) -> bool:
@@ -165,17 +165,23 @@ def segments_of_headers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
         yield pa.RecordBatch.from_arrays(arrays, schema=SEGMENTS)
 
 
-def keys_of_headers(headers: Iterable[Header]) -> Iterator[pa.RecordBatch]:
-    """Yield a `HeaderKey` for each key that headers announce."""
-    keys = (HeaderKey(each.source, key, each.position, (), ()) for each in headers for key in each.keys)
-    while some := list(islice(keys, KEYS_AT_ONCE)):
-        yield to_batch(some)
+def keys_of_headers(headers: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a row of the kind HEADER_KEY for each key that headers announce."""
+    found = headers.column("key").to_pylist()
+    rows = pa.array(np.repeat(np.arange(len(found)), [len(keys) // KEY_SIZE for keys in found]))
+    joined = b"".join(found)
+    columns = {name: headers.column(name).take(rows) for name in ("source", "position")}
+    columns["key"] = pa.array([joined[at : at + KEY_SIZE] for at in range(0, len(joined), KEY_SIZE)], pa.binary())
+    columns["kind"] = pa.repeat(pa.scalar(int(ReferenceKind.HEADER_KEY), pa.int8()), len(rows))
+    columns["first"] = pa.repeat(pa.scalar(0, pa.int64()), len(rows))
+    nothing = pa.repeat(pa.scalar(b"", pa.binary()), len(rows))
+    return pa.RecordBatch.from_arrays([columns.get(name, nothing) for name in SCHEMA.names], schema=SCHEMA)
 
 
 def contested_positions(batches: Iterable[pa.RecordBatch], known: Collection[Key]) -> Iterator[pa.RecordBatch]:
     """Yield the positions of headers that announce what others announce, or what is known, as rows of `POSITIONS`.
 
-    The `HeaderKey`s of one key come together.
+    The rows of one key come together.
     """
     place = ["source", "key"]
     rows = pa.Table.from_batches((batch.select([*place, "position"]) for batch in batches), _KEYS)

@@ -83,6 +83,7 @@ class ReferenceKind(IntEnum):
     PACKED = 11
     HELD = 12
     HEADER_KEY = 13
+    """A key under which the header at a position announces something. It has no other fields."""
 
 
 @dataclass(slots=True)
@@ -140,14 +141,13 @@ class MessageEvent(Reference):
 class Header(Reference):
     """An attachment header, which is still to be read; its message, whose body is small.
 
-    In a batch it has the `keys` under which it announces something, and `dialects`
+    In a batch its `key` is all keys under which it announces something, one behind the other, and it has `dialects`
     (`app.pipeline.references.header_plan`).
     """
 
     kind = ReferenceKind.HEADER
 
     message: PhysicalMessage
-    keys: tuple[bytes, ...] = ()
     dialects: int = 0
 
     @property
@@ -155,14 +155,7 @@ class Header(Reference):
         return self.dialects
 
     def detail(self) -> bytes:
-        return pickle.dumps((self.message, self.keys))
-
-
-@dataclass(slots=True)
-class HeaderKey(Reference):
-    """A key under which the header at a position announces something."""
-
-    kind = ReferenceKind.HEADER_KEY
+        return pickle.dumps(self.message)
 
 
 @dataclass(slots=True)
@@ -299,8 +292,7 @@ def from_row(row: Iterable[Any]) -> Reference:
             *place, Claim(message, ordinal, AttachmentDefinition(*definition), dialects, trace_parent)
         )
     if kind == ReferenceKind.HEADER:
-        message, keys = _unpacked(detail)
-        return Header(*place, message, keys, first)
+        return Header(*place, _unpacked(detail), first)
     if kind in _OF_MANY_VALUES:
         return _OF_MANY_VALUES[kind](*place, *_unpacked(detail))
     return _OF_ONE_VALUE[kind](*place, _unpacked(detail))

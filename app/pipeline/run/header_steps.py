@@ -33,11 +33,7 @@ def keys_of(_opened: OpenJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     for batch in batches:
         yield from packed_keys([batch])
         headers = batch.filter(pc.equal(batch.column("kind"), int(ReferenceKind.HEADER)))
-        found = dict.fromkeys((header.source, key) for header in _headers([headers]) for key in header.keys)
-        if found:
-            columns = zip(*found, strict=True)
-            arrays = [pa.array(column, field.type) for column, field in zip(columns, KEYS, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=KEYS)
+        yield header_plan.keys_of_headers(headers).select(KEYS.names)
 
 
 def segments_of_headers(_opened: OpenJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -49,7 +45,7 @@ def keys_of_headers(
     _opened: OpenJob, batches: Iterable[pa.RecordBatch], *, partitions: int
 ) -> Iterator[pa.RecordBatch]:
     """Return the keys that headers announce, with their positions, packed by key."""
-    return packed(header_plan.keys_of_headers(_headers(batches)), partitions)
+    return packed(map(header_plan.keys_of_headers, batches), partitions)
 
 
 def contested_positions(
