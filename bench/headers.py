@@ -1,6 +1,6 @@
 """The headers of one source, read by one core and by two.
 
-    python -m bench.headers                    60,000 headers
+    python -m bench.headers                    120,000 headers
     python -m bench.headers --headers 600000   many more
 
 pass      the limit of one task: `HeaderPass` over all of them in this process, one after the other, without Spark
@@ -36,7 +36,7 @@ from app.settings import Settings
 from bench.pipeline_journals import MIB, RECEIVED_AT, write
 from tests.support.sas_client import Program, binary_file, message
 
-ROUNDS = 3
+ROUNDS = 1
 
 
 def headers(number: int) -> Iterator[PhysicalMessage]:
@@ -58,7 +58,7 @@ def passed(number: int) -> float:
 
 
 def on_spark(journal: str, cores: str) -> float:
-    """Return the seconds of the fastest round with so many cores."""
+    """Return the seconds of a round with so many cores."""
     spark = session("bench", SparkSettings(f"local[{cores}]", "1g"))
     collect_seldom()
     steps = SparkSteps(spark)
@@ -83,7 +83,7 @@ def _read(steps: SparkSteps, run: OpenRun) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--headers", type=int, default=60_000)
+    parser.add_argument("--headers", type=int, default=120_000)
     parser.add_argument("--one", nargs=2, metavar=("JOURNAL", "CORES"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     configure_logging("warning", "console")

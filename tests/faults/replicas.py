@@ -55,13 +55,12 @@ READ = (
     "/v1/deliveries",
     "/v1/quarantine",
     "/v1/summary",
-    "/v1/sources",
-    "/v1/destinations",
+    "/v1/uploads",
     "/v1/webhooks",
-    "/v1/events?wait=0",
+    "/v1/pipeline",
     "/metrics",
 )
-READ_OF_ONE = ("", "/content", "/preview", "/timeline", "/messages")
+READ_OF_ONE = ("", "/content", "/parts", "/timeline", "/physical-messages")
 TUS = {"Tus-Resumable": "1.0.0"}
 
 
