@@ -5,6 +5,7 @@ from email.policy import HTTP
 from hashlib import sha256
 
 import httpx
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from app.model.records import AttachmentRecord
 from app.web.responses import content_response as content
 from tests.web.stock import Stock
 
-DATA = b"".join(n.to_bytes(4) for n in range(1 << 20))
+DATA = np.arange(1 << 20, dtype=">u4").tobytes()
 SMALL = bytes(range(256)) * 4
 
 

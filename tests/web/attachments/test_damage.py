@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
@@ -15,7 +16,7 @@ from app.model.errors import CatalogError
 from app.model.records import AttachmentRecord
 from tests.web.stock import Stock
 
-LARGE = b"".join(n.to_bytes(4) for n in range(3 << 20))
+LARGE = np.arange(3 << 20, dtype=">u4").tobytes()
 SMALL = bytes(range(256)) * 4
 
 
