@@ -201,7 +201,7 @@ class ArrowJournal(PositionReader):
         return failed
 
     def retire(self, segment: int) -> None:
-        """Delete a segment. Raises KeyError when it is missing and ValueError when it is being written."""
+        """Delete a segment, unless it is gone already. Raises ValueError when it is being written."""
         self._take_out(segment, lambda path: path.unlink())
 
     def set_aside(self, segment: int) -> None:
@@ -212,7 +212,8 @@ class ArrowJournal(PositionReader):
         with self._writing:
             if (current := self._current.state) is not None and current.number == segment:
                 raise ValueError(f"journal segment {segment} is being written")
-            state = self._segments[segment]
+            if (state := self._segments.get(segment)) is None:
+                return  # somebody else asked for it meanwhile
             self._identity.require_last()
             try:
                 self._end = self._end or self._find_end()

@@ -187,7 +187,7 @@ class Journal(ReplayReader, Protocol):
         """
 
     def retire(self, segment: int) -> None:
-        """Remove a sealed segment. Raises JournalTaken as `append` does."""
+        """Remove a sealed segment, unless it is gone already. Raises JournalTaken as `append` does."""
 
     def set_aside(self, segment: int) -> None:
         """Stop reading a sealed segment, but keep its file."""
