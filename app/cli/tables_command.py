@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -201,13 +201,31 @@ def vacuum(
     name: SomeName = None,
     *,
     older_than: Annotated[
-        str, typer.Option(help="Keep files used by table versions younger than this; running readers may need them.")
-    ] = "7d",
+        str | None,
+        typer.Option(
+            help="Keep files used by table versions younger than this. Default, and least: tables.keep_replaced."
+        ),
+    ] = None,
+    no_retention_check: Annotated[
+        bool,
+        typer.Option(
+            "--no-retention-check",
+            help="Allow a shorter time. Readers of older versions fail then, and a batch that runs loses its files.",
+        ),
+    ] = False,
     config: Config = None,
     place: Place = None,
 ) -> None:
     """Delete files left behind by compact and retain."""
-    kept = age("--older-than", older_than)
+    least = read(config).tables.keep_replaced
+    kept = least if older_than is None else age("--older-than", older_than)
+    if kept < least and not no_retention_check:
+        raise Failure(
+            f"--older-than {older_than} is shorter than tables.keep_replaced, {least / timedelta(hours=1):g}h: whoever "
+            "reads an older version would fail, and a batch that is running would lose the files that it has written",
+            f"Give {least / timedelta(hours=1):g}h or more. Or end all readers and the pipeline, and add "
+            "--no-retention-check.",
+        )
     with _opened(config, place) as store:
         for each in _chosen(store, name):
             removed = store.vacuum(each, kept.total_seconds())
