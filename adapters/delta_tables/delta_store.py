@@ -1,7 +1,7 @@
 """A `TableStore` of Delta tables."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import structlog
 from deltalake.exceptions import DeltaError
-from pyarrow.dataset import Dataset, FileSystemDataset
 
 from adapters.delta_tables import delta_log, delta_schema, table_folders
+from adapters.delta_tables.bounded_dataset import BoundedDataset
 from adapters.delta_tables.delta_log import ActiveFile, Snapshot, SnapshotCache
 from adapters.delta_tables.statistics import COLUMNS, statistics
 from adapters.delta_tables.table_storage import BucketStorage, LocalStorage, TableStorage
 from app.model.errors import GatewayError
-from app.ports import TableFile, TableVersion
+from app.ports import OpenTable, TableFile, TableVersion
 
 ROW_GROUP_BYTES = 32 << 20
 ROW_GROUP_ROWS = 1 << 20
@@ -72,10 +72,7 @@ class DeltaTables:
         return schema
 
     def describe(self, name: str) -> TableVersion:
-        snapshot = self._snapshot(name)
-        modified, files = snapshot.modified_at(), snapshot.files()
-        rows, size = sum(file.rows for file in files), sum(file.size for file in files)
-        return TableVersion(name, snapshot.version, rows, len(files), size, modified)
+        return _described(name, self._snapshot(name))
 
     def reached(self, name: str, application: str) -> int | None:
         known = self._newest(name)
@@ -171,16 +168,13 @@ class DeltaTables:
             schema = pa.schema([schema.field(column) for column in columns], schema.metadata)
         return self._read(name, schema, snapshot.files())
 
-    def dataset(self, name: str) -> Dataset:
-        """Return a table's dataset, with its files in the order in which they were added."""
-        snapshot = self._snapshot(name)
-        try:
-            found = snapshot.delta.to_pyarrow_dataset()
-        except (DeltaError, OSError) as error:
-            raise GatewayError(f"the table {name!r} cannot be read: {error}") from error
-        order = {file.path: at for at, file in enumerate(snapshot.files())}
-        fragments = sorted(found.get_fragments(), key=lambda fragment: order[fragment.path])
-        return FileSystemDataset(fragments, found.schema, found.format, found.filesystem)
+    def open(self, name: str, excluding: Collection[str] | None = None) -> OpenTable:
+        """Return the newest version, with its files in the order in which they were added."""
+        known = self._snapshot(name)
+        version = _described(name, known)
+        location = self._storage.location(table_folders.folder(name))
+        dataset = BoundedDataset.of(location, known.stored_schema(), known.files(), known.bounds(excluding))
+        return OpenTable(version, known.schema(), dataset)
 
     def compact(self, name: str, most: int | None = None) -> int:
         for _ in range(ATTEMPTS):
@@ -357,6 +351,12 @@ class DeltaTables:
                 ):  # otherwise a batch of long rows would hold any number of groups
                     for batch in parquet.iter_batches(rows_a_batch, [group], wanted):
                         yield delta_schema.with_types(batch, schema)
+
+
+def _described(name: str, known: Snapshot) -> TableVersion:
+    modified, files = known.modified_at(), known.files()  # the time may switch to a newer version
+    rows, size = sum(file.rows for file in files), sum(file.size for file in files)
+    return TableVersion(name, known.version, rows, len(files), size, modified)
 
 
 def _storage(url: str | Path) -> TableStorage:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
@@ -16,10 +16,7 @@ from app.cli.line_tables import ListColumn, ListTable, print_list
 from app.cli.terminal import Failure, Json, err, facts, out, print_json, size, table
 from app.model.errors import GatewayError
 from app.model.times import to_microseconds, to_time
-from app.ports import TableStore, TableVersion
-
-if TYPE_CHECKING:
-    from app.service.tables.table_reader import OpenTable
+from app.ports import OpenTable, TableStore, TableVersion
 
 ROWS_SHOWN = 100
 
@@ -268,7 +265,7 @@ def _opened(config: Path | None, place: str | None) -> Iterator[TableStore]:
         raise Failure(str(error)) from error
 
 
-def _table(store: TableStore, name: str) -> "OpenTable":
+def _table(store: TableStore, name: str) -> OpenTable:
     from app.service.tables.table_reader import open_table  # noqa: PLC0415 - needs more of Arrow than other commands do
 
     try:

@@ -41,7 +41,15 @@ from app.ports.journal import (
     messages_of,
 )
 from app.ports.span_exporter import Span, SpanExporter, SpanExporterPlugin
-from app.ports.table_store import IcebergPlugin, IcebergTables, TableFile, TableStore, TableStorePlugin, TableVersion
+from app.ports.table_store import (
+    IcebergPlugin,
+    IcebergTables,
+    OpenTable,
+    TableFile,
+    TableStore,
+    TableStorePlugin,
+    TableVersion,
+)
 from app.ports.transport import DeliveryProgress, Intake, Receiver, Sender, SendFailed, TransportPlugin
 
 __all__ = [
@@ -75,6 +83,7 @@ __all__ = [
     "ListingCatalog",
     "ObjectWriter",
     "OpenSegment",
+    "OpenTable",
     "Packed",
     "Page",
     "PlacedBodies",

@@ -1,6 +1,6 @@
 """The table store: tables of many files, with versions."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -30,6 +30,14 @@ class TableVersion(NamedTuple):
     files: int
     size: int
     modified_at: int
+
+
+class OpenTable(NamedTuple):
+    """One version of a table: its columns with their metadata, and its rows."""
+
+    version: TableVersion
+    schema: pa.Schema
+    dataset: "Dataset"
 
 
 class TableStore(Protocol):
@@ -76,10 +84,11 @@ class TableStore(Protocol):
     def rows(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Return the rows of the newest version. Raises KeyError if there is no such table or column."""
 
-    def dataset(self, name: str) -> "Dataset":
+    def open(self, name: str, excluding: Collection[str] | None = None) -> OpenTable:
         """Return the newest version for scanning, with the columns and filters that a reader pushes down.
 
-        The dataset stays at its version until that is vacuumed. Types that the table format lacks come as it stores
+        A filter excludes files by what is known of the columns `excluding`, of all columns if that is None. The dataset
+        stays at its version until that is vacuumed. Types that the table format lacks come as it stores
         them: times of day and durations as int64, in microseconds. Raises KeyError if there is no such table.
         """
 

@@ -368,13 +368,13 @@ def test_sql_keeps_to_its_memory(run: Run, shown: Built, monkeypatch: pytest.Mon
 
 def test_sql_opens_what_it_needs(shown: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    dataset = shown.tables.dataset
+    real = shown.tables.open
 
-    def opening(name: str) -> Any:
+    def opening(name: str, *given: Any) -> Any:
         opened.append(name)
-        return dataset(name)
+        return real(name, *given)
 
-    monkeypatch.setattr(shown.tables, "dataset", opening)
+    monkeypatch.setattr(shown.tables, "open", opening)
     with answered(shown.tables, "FROM work.pupils", "1GB") as answer:
         assert sum(batch.num_rows for batch in answer.batches) == 6
     assert opened == ["WORK.PUPILS"]
@@ -402,13 +402,11 @@ def test_compact_and_vacuum(run: Run, tmp_path: Path) -> None:
     assert len(run("tables", "head", "WORK.PUPILS", "--csv", "-n", "20", *where).out.splitlines()) == 10
 
 
-def test_vacuum_leaves_what_readers_and_batches_need(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vacuum_leaves_what_readers_and_batches_need(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built = Built(tmp_path)
     for _ in range(3):
         built.append(pupils())
-    older = built.tables.dataset("WORK.PUPILS")
+    older = built.tables.open("WORK.PUPILS").dataset
     built.tables.compact("WORK.PUPILS")
     where = ("--tables", built.folder)
     for given in ("0s", "1h", "6d23h"):
