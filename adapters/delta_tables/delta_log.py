@@ -51,13 +51,14 @@ T = TypeVar("T")
 
 class ActiveFile(NamedTuple):
     """A file of a version. `modified_at` is in milliseconds. `least_received` is the least `received_at` in it (µs),
-    None if unknown."""
+    `sources` are bounds of its sources, None if unknown."""
 
     path: str
     size: int
     rows: int
     modified_at: int
     least_received: int | None
+    sources: tuple[str, str] | None = None
 
 
 class ColumnBounds(NamedTuple):
@@ -124,10 +125,14 @@ class Snapshot:
         """Return the files in the order in which they were added."""
         found = self._added()
         columns = [found[name].to_pylist() for name in ("path", "size_bytes", "num_records", "modification_time")]
-        least: list[int | None] = [None] * found.num_rows
+        received: list[int | None] = [None] * found.num_rows
         if "min.received_at" in found.column_names:
-            least = found["min.received_at"].cast(_TIME).cast(pa.int64()).to_pylist()
-        return [ActiveFile(unquote(path), *others) for path, *others in zip(*columns, least, strict=True)]
+            received = found["min.received_at"].cast(_TIME).cast(pa.int64()).to_pylist()
+        sources: list[tuple[str, str] | None] = [None] * found.num_rows
+        if {"min.source", "max.source"} <= {*found.column_names}:
+            limits = zip(found["min.source"].to_pylist(), found["max.source"].to_pylist(), strict=True)
+            sources = [None if None in pair else pair for pair in limits]
+        return [ActiveFile(unquote(path), *others) for path, *others in zip(*columns, received, sources, strict=True)]
 
     def bounds(self, names: Collection[str] | None = None) -> dict[str, ColumnBounds]:
         """Return what the log says of the columns of these names, of all if None, in the order of `files`."""

@@ -166,10 +166,10 @@ def sql(
 
 @tables.command()
 def compact(name: SomeName = None, *, config: Config = None, place: Place = None) -> None:
-    """Join small files of tables, so that reading is faster."""
+    """Join small files of tables, and divide large ones among sources, so that reading is faster."""
     with _opened(config, place) as store:
         for each in _chosen(store, name):
-            err.print(f"{each}: {store.compact(each):,} files joined", markup=False, highlight=False)
+            err.print(f"{each}: {store.compact(each):,} files replaced", markup=False, highlight=False)
 
 
 @tables.command()

@@ -42,6 +42,7 @@ from app.ports.journal import (
 )
 from app.ports.span_exporter import Span, SpanExporter, SpanExporterPlugin
 from app.ports.table_store import (
+    FILES_BY_SOURCE,
     IcebergPlugin,
     IcebergTables,
     OpenTable,
@@ -53,6 +54,7 @@ from app.ports.table_store import (
 from app.ports.transport import DeliveryProgress, Intake, Receiver, Sender, SendFailed, TransportPlugin
 
 __all__ = [
+    "FILES_BY_SOURCE",
     "JOURNAL_SCHEMA",
     "NEWEST_FIRST",
     "PACKED_AT_ONCE",

@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset  # takes a quarter of a second to load
 
 
+FILES_BY_SOURCE = 16
+"""The number of neighbouring files of a table, in the order of reception, that are divided among sources.
+
+A query of one source reads about one of so many files. A query of a time reads at most so many files more than if no
+file was divided, and at most one more for each source.
+"""
+
+
 class TableFile(NamedTuple):
     """A file of rows that becomes part of a table when it is committed. `path` is within the table, `size` in bytes;
     `statistics` are in the table format's JSON."""
@@ -97,8 +105,8 @@ class TableStore(Protocol):
         such table."""
 
     def compact(self, name: str, most: int | None = None) -> int:
-        """Join small files; return how many were replaced. Write at most `most` new files, if it is given: a further
-        call continues."""
+        """Join small files, and divide neighbouring large ones among the values of the column `source`; return how many
+        were replaced. With `most`, join or divide at most so many groups: a further call continues."""
 
     def retain(self, name: str, received_from: int) -> int:
         """Remove rows received before a time (µs); return how many. The table remembers the time if there were any."""

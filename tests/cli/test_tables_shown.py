@@ -393,7 +393,7 @@ def test_compact_and_vacuum(run: Run, tmp_path: Path) -> None:
     files = set((built.folder / "WORK.PUPILS").glob("*.parquet"))
     assert len(files) == 3
     where = ("--tables", built.folder)
-    assert run("tables", "compact", *where).err == "WORK.PUPILS: 3 files joined\n"
+    assert run("tables", "compact", *where).err == "WORK.PUPILS: 3 files replaced\n"
     assert built.tables.describe("WORK.PUPILS").files == 1
     assert run("tables", "vacuum", "work.pupils", *where).err == "WORK.PUPILS: 0 files removed\n"
     assert run("tables", "vacuum", "--older-than", "8d", *where).err == "WORK.PUPILS: 0 files removed\n"
