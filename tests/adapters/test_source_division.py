@@ -2,16 +2,21 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from obstore.store import from_url
 
 from adapters.delta_tables import DeltaTables
 from adapters.delta_tables.delta_log import ActiveFile
+from adapters.delta_tables.row_files import RowWriter
 from adapters.delta_tables.source_division import Rows, division, windows
+from adapters.delta_tables.table_storage import BucketStorage
+from app.model.errors import GatewayError
 from app.ports import FILES_BY_SOURCE
 from tests.contracts.tables import APP, content, put
 
@@ -65,9 +70,14 @@ def test_windows_are_of_neighbours_whose_sources_overlap() -> None:
     ]
 
 
-@pytest.fixture
-def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DeltaTables:
+@pytest.fixture(params=["folder", "bucket"])
+def tables(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DeltaTables:
     """A table with a file for each hour, with rows of all sources, and no file too small."""
+    if request.param == "bucket":
+        monkeypatch.setattr("adapters.delta_tables.table_storage.bucket", from_url)
+        monkeypatch.setattr(
+            "adapters.delta_tables.delta_store.LocalStorage", lambda folder: BucketStorage(folder.as_uri())
+        )
     monkeypatch.setattr("adapters.delta_tables.delta_store.SMALL_FILE", 1)
     monkeypatch.setattr("os.fsync", lambda _file: None)
     made = DeltaTables(tmp_path)
@@ -119,3 +129,38 @@ def test_rows_without_a_source_stay(tables: DeltaTables) -> None:
     assert tables.compact("T") == 4 * FILES_BY_SOURCE
     assert content(tables, "T").sort_by([("n", "ascending")]).equals(before)
     assert content(tables, "T")["source"].null_count == KINDS * FILES_BY_SOURCE
+
+
+def test_what_another_process_replaces_meanwhile_is_divided_once(
+    tables: DeltaTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def divided_before(self: DeltaTables, *given: Any) -> bool:
+        if not other:
+            other.append(self)
+            assert self.compact("T", most=1) == FILES_BY_SOURCE
+        return replaced(self, *given)
+
+    other: list[DeltaTables] = []
+    replaced, before = DeltaTables._replaced, content(tables, "T")
+    monkeypatch.setattr(DeltaTables, "_replaced", divided_before)
+    assert tables.compact("T") == 2 * FILES_BY_SOURCE
+    assert content(tables, "T").sort_by("n").equals(before)
+
+
+def test_a_division_that_fails_leaves_the_table_as_it_was(tables: DeltaTables, monkeypatch: pytest.MonkeyPatch) -> None:
+    def add(self: RowWriter, batch: pa.RecordBatch) -> None:
+        added.append(batch)
+        if len(added) == 100:
+            raise GatewayError("the disk is on fire")
+
+    added: list[pa.RecordBatch] = []
+    before, files = content(tables, "T"), data_files(tables)
+    monkeypatch.setattr(RowWriter, "add", add)
+    with pytest.raises(GatewayError, match="on fire"):
+        tables.compact("T")
+    assert content(tables, "T").equals(before)
+    assert data_files(tables) == files
+
+
+def data_files(tables: DeltaTables) -> set[str]:
+    return {path.name for path in Path(tables.location("T").removeprefix("file://")).glob("*.parquet")}
