@@ -109,8 +109,8 @@ NUMBERS = st.integers(0, 255)
 LINES = st.lists(
     st.lists(NUMBERS.map(lambda it: (b"line %d " % it).ljust(81 + it % 20, b".")), min_size=1, max_size=3), max_size=8
 )
-"""Lines of each message. A line has more bytes than three for each of all the lines, so that no line ends, which have up
-to four bytes, stand for it."""
+"""Lines of each message. A line has more bytes than three for each of all the lines, so that no line ends, which have
+up to four bytes, stand for it."""
 ROWS = st.lists(st.lists(NUMBERS.map(lambda it: (float(it), f"{it:o}")), min_size=1, max_size=3), max_size=8)
 """Rows of each message."""
 
