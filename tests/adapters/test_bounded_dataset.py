@@ -11,9 +11,10 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.delta_tables import DeltaTables
+from adapters.delta_tables import DeltaTables, table_folders
 from adapters.delta_tables.bounded_dataset import BoundedDataset
 from tests.contracts.tables import APP, put, written
+from tests.support.object_server import Bucket
 from tests.support.tables import visits
 
 NUMBERS = st.none() | st.integers(-3, 3)
@@ -70,3 +71,14 @@ def test_only_bounds_of_columns_in_a_filter_are_made(tmp_path: Path, monkeypatch
     assert dataset.to_table(filter=pc.field("Age") > 1e80).num_rows == 0
     assert made == [["Age"]]
     assert [*store.open("T", {"Seen"}).dataset.get_fragments(pc.field("Age") > 1e80)] != []
+
+
+def test_a_server_of_objects_is_asked_for_files_that_are_meant_alone(bucket: Bucket) -> None:
+    store = DeltaTables(f"{bucket.url}/tables")
+    tables = [pa.table([[n], ["é"], [None]], schema=SCHEMA) for n in range(3)]
+    store.commit("T", SCHEMA, [written(store, "T", table) for table in tables], APP, 1)
+    dataset = store.open("T").dataset
+    first, _, last = dataset.files
+    for path in (first, last):
+        store._storage.delete(f"{table_folders.folder('T')}/{path}")
+    assert dataset.to_table(filter=pc.field("a number") == 1).equals(tables[1])
