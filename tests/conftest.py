@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 
-os.environ["SPARK_CONF_DIR"] = str(brief_java.FOLDER)
+os.environ["SPARK_SUBMIT_OPTS"] = brief_java.OPTIONS
 os.environ.pop("COLUMNS", None)  # a worker process has one, and commands then print no wider
 
 
