@@ -138,11 +138,11 @@ def test_what_is_archived_can_be_read_while_more_arrives(process: Serving) -> No
 def test_no_answer_begins_that_cannot_end(process: Serving) -> None:
     """A file of which the last parts are not archived."""
     host = process.host
-    large = binary_file(host.program, "a.bin", Random(3).randbytes(6_000_000))
+    large = binary_file(host.program, "a.bin", Random(3).randbytes(14_000_000))
     [header, *sent] = host.messages(large)
-    host.receive([header, *sent[:150]])
+    host.receive([header, *sent[:400]])
     process.context.journal.seal()
-    host.receive(sent[150:])
+    host.receive(sent[400:])
     record = host.record(large)
     assert record.storage == "journal"
     for path in (f"{path_of(large)}/content", f"/messages/{record.message_id}/content"):
