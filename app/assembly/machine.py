@@ -177,8 +177,8 @@ class Assembly:
             if held is not None and held.application_body is None:
                 self.messages[address] = held
         checkpoint.removed_attachments, checkpoint.reopened = list(self._removed), list(self._reopened)
-        saved = {each.id for each in (*checkpoint.attachments, *checkpoint.messages)} - self._begun
-        checkpoint.saved_before = saved
+        ids = [*(each.id for each in checkpoint.attachments), *(each.id for each in checkpoint.messages)]
+        checkpoint.saved_before = set(ids) - self._begun
         self._changed, self._changed_messages, self._removed, self._reopened = {}, {}, {}, {}
         self._begun = set()
         return checkpoint
