@@ -49,6 +49,7 @@ def division(tmp_path: Path, postgresql: Path, bucket: Bucket, hooks: WebhookRec
     with Mosquitto(folder) as broker, ExitStack() as ending:
         ending.callback(forks.close)
         subscribe(broker.port, "sas", TOPIC, "5")
+        subscribe(broker.port, "partner", "partner", "5")
         more = HOOK.format(port=hooks.port, secret=SECRET) + mqtt_destination("partner", broker.port, "partner")
         made = Division(tmp_path, postgresql, bucket, broker, forks, more)
         ending.callback(made.stop)
