@@ -99,6 +99,7 @@ def test_roles_in_processes_of_their_own(division: Division, hooks: WebhookRecei
     assert ready == {"read": [503, 200], "receive": [200, 503]}
     refused = receive.client.get("/v1/attachments")
     assert (refused.status_code, refused.json()["type"]) == (503, "/problems/not-served")
+    assert "Retry-After" not in refused.headers
     assert a.samples().total("process", roles="serve") == 1
 
     # Clients of events go on at another process after each event, while several processes write events.
