@@ -280,8 +280,8 @@ def _tell_scopes(described: dict[str, Any], oidc: Oidc | None) -> None:
 
 
 def _tell_unavailable(described: dict[str, Any]) -> None:
-    """Describe for each operation the problem of a gateway that starts, stops, stands by or has lost its catalog, and of
-    a process that does not serve REST."""
+    """Describe for each operation the problem of a gateway that starts, stops, stands by or has lost its catalog, and
+    that of a process that does not serve REST."""
     for path, operations in described["paths"].items():
         words = ("unavailable",) if path in ANY_ROLE else ("unavailable", "not-served")
         for operation in operations.values():
