@@ -193,7 +193,6 @@ def create_app(gateway: Gateway) -> FastAPI:
         app.add_middleware(OtherRoleMiddleware, paths=ANY_ROLE, roles=gateway.settings.roles)
         app.include_router(health.router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    _require_operations(app)
     return app
 
 
@@ -221,7 +220,8 @@ def _add_middleware(app: FastAPI, gateway: Gateway, audit: AuditLog, repeats: Re
 def routes(*, has_iceberg: bool) -> list[BaseRoute]:
     """Return the routes of an application, which all applications of this process share.
 
-    FastAPI works out the parameters of each route of a router that is included, which takes a second of a core.
+    FastAPI works out the parameters of each route of a router that is included, which takes a second of a core. Raises
+    KeyError for a route without an operation, whose callers nobody could check.
     """
     api = APIRouter(
         prefix=API,
@@ -235,15 +235,11 @@ def routes(*, has_iceberg: bool) -> list[BaseRoute]:
         whole.include_router(router)
     if has_iceberg:
         whole.include_router(iceberg.router)
-    return whole.routes
-
-
-def _require_operations(app: FastAPI) -> None:
-    """Raise KeyError for a route without an operation, whose callers nobody could check."""
-    for route in iter_route_contexts(app.routes):
+    for route in iter_route_contexts(whole.routes):
         original = route.original_route
         if isinstance(original, APIRoute):
             OPERATIONS[original.operation_id or f"{original.path} has no operation_id"]
+    return whole.routes
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
