@@ -82,6 +82,8 @@ class Assembly:
         self._changed_messages: dict[str, MessageRecord] = {}
         self._removed: dict[str, None] = {}
         self._reopened: dict[str, None] = {}
+        self._begun: set[str] = set()
+        """The attachments and messages that are in no checkpoint yet, and that the host did not load."""
 
     # --- loading, events and changes ------------------------------------------------------------------------------
 
@@ -175,7 +177,10 @@ class Assembly:
             if held is not None and held.application_body is None:
                 self.messages[address] = held
         checkpoint.removed_attachments, checkpoint.reopened = list(self._removed), list(self._reopened)
+        ids = [*(each.id for each in checkpoint.attachments), *(each.id for each in checkpoint.messages)]
+        checkpoint.saved_before = set(ids) - self._begun
         self._changed, self._changed_messages, self._removed, self._reopened = {}, {}, {}, {}
+        self._begun = set()
         return checkpoint
 
     def forget_beyond(self, attachments: int) -> None:
@@ -322,6 +327,7 @@ class Assembly:
         address = message_address(message)
         self.messages.setdefault(address, message)
         self._changed_messages[message.id] = message
+        self._begun.add(message.id)
         key, _ = waiting_key(address)
         # Where one header announces both, the waiting message belongs to the attachment.
         return NOTHING if attachment_id(*key) in message.attachments else self._claim_application(address)
@@ -360,6 +366,7 @@ class Assembly:
                 last_received_at=received_at,
             )
             attachment = self.attachments[key] = TrackedAttachment(record, Parts())
+            self._begun.add(record.id)
         elif attachment.record.state is AttachmentState.EXPIRED:
             state = follow(AttachmentState.EXPIRED, Input.MESSAGE)
             assert state is not None

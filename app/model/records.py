@@ -398,11 +398,13 @@ class Checkpoint:
     An event in `identified`, which is about something that waited for its header, is logged only if the catalog had
     its subject as unannounced. Finished attachments get the warnings of the events in `warned`, which are logged only
     for a new warning. `restarts` is the number of attachments that were begun anew, as far as assembly knows; None
-    for a host that holds none in memory.
+    for a host that holds none in memory. `saved_before` names those of `attachments` and `messages` that came from the
+    catalog or an earlier checkpoint: with `restarts`, they are not added again if they were deleted meanwhile.
     """
 
     progress: int | None = None
     restarts: int | None = None
+    saved_before: set[str] = field(default_factory=set)
     reopened: list[str] = field(default_factory=list)
     reprocessed: list[str] = field(default_factory=list)
     attachments: list[AttachmentRecord] = field(default_factory=list)

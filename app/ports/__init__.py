@@ -8,7 +8,7 @@ from app.ports.catalog.assembly import JournalReferences
 from app.ports.catalog.database import CatalogDatabase
 from app.ports.catalog.deliveries import Begin, IdempotencyConflict, Sending
 from app.ports.catalog.keys import KeyCatalog
-from app.ports.catalog.leases import HeldLease, LeaseState
+from app.ports.catalog.leases import HeldLease
 from app.ports.catalog.listing import (
     NEWEST_FIRST,
     AttachmentFilter,
@@ -81,7 +81,6 @@ __all__ = [
     "JournalReader",
     "JournalReferences",
     "KeyCatalog",
-    "LeaseState",
     "ListingCatalog",
     "ObjectWriter",
     "OpenSegment",

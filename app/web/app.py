@@ -112,6 +112,13 @@ _RESOURCES = (
 )
 
 
+ANY_ROLE = (*HEALTH_PATHS, METRICS_PATH)
+"""The paths that a process answers whatever its roles are."""
+_RETRY_AFTER: dict[str, Any] = {
+    "description": "seconds to wait before the same request; missing where waiting does not help (`not-served`)",
+    "schema": {"type": "integer"},
+}
+
 _CORS: dict[str, Any] = {
     # Credentials of the browser (cookies) are not used: a page sends its key itself.
     "allow_credentials": False,
@@ -183,7 +190,7 @@ def create_app(gateway: Gateway) -> FastAPI:
         app.routes.extend(routes(has_iceberg=gateway.settings.tables.iceberg))
         documentation.install(app)
     else:
-        app.add_middleware(OtherRoleMiddleware, paths=(*HEALTH_PATHS, METRICS_PATH), roles=gateway.settings.roles)
+        app.add_middleware(OtherRoleMiddleware, paths=ANY_ROLE, roles=gateway.settings.roles)
         app.include_router(health.router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
@@ -269,11 +276,14 @@ def _tell_scopes(described: dict[str, Any], oidc: Oidc | None) -> None:
 
 
 def _tell_unavailable(described: dict[str, Any]) -> None:
-    """Describe for each operation the problem of a gateway that starts, stops, stands by or has lost its catalog."""
-    for path in described["paths"].values():
-        for operation in path.values():
-            (unavailable,) = (each for status, each in problems.responses("unavailable").items() if status == 503)
+    """Describe for each operation the problem of a gateway that starts, stops, stands by or has lost its catalog, and
+    that of a process that does not serve REST."""
+    for path, operations in described["paths"].items():
+        words = ("unavailable",) if path in ANY_ROLE else ("unavailable", "not-served")
+        for operation in operations.values():
+            (unavailable,) = (each for status, each in problems.responses(*words).items() if status == 503)
             declared = operation["responses"].setdefault("503", unavailable)
+            declared.setdefault("headers", {})["Retry-After"] = _RETRY_AFTER
             for media_type, content in unavailable["content"].items():
                 known = declared.setdefault("content", {}).setdefault(media_type, content)
                 known.setdefault("examples", {}).update(content["examples"])

@@ -335,3 +335,11 @@ def test_both_clients_have_the_same_methods() -> None:
         return {name: list(inspect.signature(value).parameters) for name, value in public.items()}
 
     assert signatures(Client) == signatures(AsyncClient)
+
+
+@pytest.mark.parametrize(
+    ("status", "word", "is_temporary"),
+    [(503, "unavailable", True), (503, "not-served", False), (429, "rate-limited", True), (404, "not-found", False)],
+)
+def test_a_request_is_repeated_only_where_that_can_help(status: int, word: str, *, is_temporary: bool) -> None:
+    assert Problem(status, {"type": f"/problems/{word}"}).is_temporary is is_temporary

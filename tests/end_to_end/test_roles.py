@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -16,8 +16,10 @@ import pytest
 from app.testing.waiting import until
 from tests.support.division import TOPIC, Division
 from tests.support.forked_gateway import ForkedGateway, Forks
+from tests.support.gateway import mqtt_destination
 from tests.support.loads import assert_received
 from tests.support.mosquitto import Mosquitto
+from tests.support.moving_reader import MovingReader
 from tests.support.object_server import Bucket
 from tests.support.sas_client import Program
 from tests.support.subscribe import subscribe
@@ -47,8 +49,9 @@ def division(tmp_path: Path, postgresql: Path, bucket: Bucket, hooks: WebhookRec
     with Mosquitto(folder) as broker, ExitStack() as ending:
         ending.callback(forks.close)
         subscribe(broker.port, "sas", TOPIC, "5")
-        hook = HOOK.format(port=hooks.port, secret=SECRET)
-        made = Division(tmp_path, postgresql, bucket, broker, forks, hook)
+        subscribe(broker.port, "partner", "partner", "5")
+        more = HOOK.format(port=hooks.port, secret=SECRET) + mqtt_destination("partner", broker.port, "partner")
+        made = Division(tmp_path, postgresql, bucket, broker, forks, more)
         ending.callback(made.stop)
         for name in ("receive", "serve-a", "serve-b", "keep-a", "keep-b"):
             made.begin(name)
@@ -72,16 +75,17 @@ def contents(gateway: ForkedGateway, count: int) -> list[httpx.Response]:
     return answers
 
 
-def events_of(gateway: ForkedGateway, after: str, count: int) -> list[str]:
-    """Return the identifiers of the next events, as one connection gets them."""
-    found: list[str] = []
-    with gateway.client.stream("GET", "/v1/events", headers={"Last-Event-ID": after}) as stream:
-        for line in stream.iter_lines():
-            if line.startswith("data: "):
-                found.append(orjson.loads(line.removeprefix("data: "))["id"])
-                if len(found) == count:
-                    break
-    return found
+def deliver(processes: Sequence[ForkedGateway], random: Random, count: int) -> None:
+    """Send files, one after the other. Each request goes to any process, also those that wait for the next state."""
+    for number in range(count):
+        form, files = {"destination": "partner"}, {"file": (f"{number}.bin", random.randbytes(40_000))}
+        answer = random.choice(processes).client.post("/v1/messages", data=form, files=files).raise_for_status()
+        states = [answer.json()["state"]]
+        while states[-1] in ("queued", "sending"):
+            path = f"/v1/deliveries/{answer.json()['id']}"
+            states.append(random.choice(processes).client.get(path, params={"wait": "60"}, timeout=90).json()["state"])
+        assert states[-1] == "sent"
+        assert len({*states}) == len(states), "a change that a waiting request missed lets it end in the former state"
 
 
 def test_roles_in_processes_of_their_own(division: Division, hooks: WebhookReceiver) -> None:
@@ -95,26 +99,22 @@ def test_roles_in_processes_of_their_own(division: Division, hooks: WebhookRecei
     assert ready == {"read": [503, 200], "receive": [200, 503]}
     refused = receive.client.get("/v1/attachments")
     assert (refused.status_code, refused.json()["type"]) == (503, "/problems/not-served")
+    assert "Retry-After" not in refused.headers
     assert a.samples().total("process", roles="serve") == 1
 
-    # A client of events moves from one replica to the other, while events are written.
-    seen = ["0"]
-    wanted = 20
-
-    def follow() -> None:
-        for turn in range(wanted // 4):
-            seen.extend(events_of((a, b)[turn % 2], seen[-1], 4))
-
-    following = Thread(target=follow)
-    following.start()
+    # Clients of events go on at another process after each event, while several processes write events.
+    readers = [MovingReader((a, b), Random(seed)) for seed in range(3)]
+    senders = [Thread(target=deliver, args=((a, b), Random(seed), 12)) for seed in range(2)]
+    for thread in (*readers, *senders):
+        thread.start()
     attachments = division.send(program, 12)
     statuses = [content.status_code for content in contents(b, 12)]
     assert {200} <= {*statuses} <= {200, 503}  # what is not archived yet comes within seconds, and is not damaged
     division.await_settled(12)
     assert_received(a, attachments)
     assert_received(b, attachments)
-    following.join(60)
-    assert [int(each.partition("-")[0]) for each in seen] == list(range(wanted + 1))
+    receive.kill()  # the next one begins a log of events
+    receive.start()
 
     # The keeper is killed: the other one goes on behind it.
     until(lambda: {each.event["subject"] for each in hooks.taken} >= division.finished())
@@ -133,6 +133,18 @@ def test_roles_in_processes_of_their_own(division: Division, hooks: WebhookRecei
     assert set(logged) == finished
     assert {line["roles"] for line in lines} == {"keep"}
     assert len({line["instance"] for line in lines}) == 2
+
+    # No client of events has lost one, or got one twice.
+    for thread in senders:
+        thread.join(60)
+    assert len(division.events("delivery.sent")) == 24
+    a.client.delete(f"/v1/attachments/{finished.pop()}").raise_for_status()
+    for reader in readers:
+        reader.join(60)
+        assert [int(each.partition("-")[0]) for each in reader.seen] == list(range(len(reader.seen)))
+    assert len({tuple(reader.seen) for reader in readers}) == 1
+    assert len({each.partition("-")[2] for each in readers[0].seen[1:]}) == 2
+    assert division.events("attachment.deleted") != []
 
 
 READY = ("read", "receive")

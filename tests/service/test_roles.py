@@ -18,7 +18,7 @@ from app.model.records import Checkpoint, EventRecord, NewEvent
 from app.service import gateway as gateway_module
 from app.service.content.archived import is_archived, newest_readable
 from app.service.content.settling import Settler
-from app.service.context import ArchiveContext, ReceiverContext
+from app.service.context import ReceiverContext
 from app.service.events.current_logs import CurrentLogs
 from app.service.events.event_reader import EventReader
 from app.service.gateway import Gateway
@@ -26,11 +26,11 @@ from app.service.retention.receiving_time import SavedReceivingTime
 from app.service.retention.sweeper import Sweeper
 from app.service.roles import keeper
 from app.service.sending.abandoned_uploads import LONGEST_UPLOAD, AbandonedUploads
-from app.settings import Role, Settings
+from app.settings import Role
 from app.testing.gateway_stages import ManualClock, service_context
 from app.testing.waiting import until
 from tests.support.host import Host
-from tests.support.roles import own, term
+from tests.support.roles import archive_of, own, term
 from tests.support.sas_client import binary_file
 from tests.support.service_context import receive_for
 
@@ -44,21 +44,6 @@ def clock() -> ManualClock:
 def context(tmp_path: Path, clock: ManualClock) -> Iterator[ReceiverContext]:
     with service_context(tmp_path, clock) as made:
         yield made
-
-
-def archive_of(context: ReceiverContext, roles: frozenset[Role], **settings: Any) -> ArchiveContext:
-    """Return the context of another process, which reads what the journal has sealed."""
-    folder = context.settings.data
-    chosen = Settings(data=folder / "other", **settings).model_copy(update={"roles": roles})
-    chosen.data.mkdir(exist_ok=True)
-    return ArchiveContext(
-        settings=chosen,
-        journal=plugins.archive()(folder / "journal", is_growing=True),
-        catalog=context.catalog,
-        store=context.store,
-        clock=context.clock,
-        metrics=context.metrics,
-    )
 
 
 def named(role: str) -> set[str]:
@@ -108,9 +93,9 @@ def test_the_keeper_that_takes_over_continues_the_lines_of_events(context: Recei
             made._keeper.release()
             made.receiving.stop()
     assert logged() == ["a1", "a2", "a3", "a4", "a5"]
-    state = context.catalog.lease(keeper.KEEPER)
-    assert state is not None
-    assert (state.epoch, state.seconds_left <= 0) == (3, True)
+    fourth = context.catalog.take_lease(keeper.KEEPER, "another", 1.0)
+    assert fourth is not None, "each of the three has given it up"
+    assert fourth.epoch == 4
 
 
 def test_a_keeper_whose_lease_was_taken_stops_and_is_a_candidate_again(

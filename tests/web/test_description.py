@@ -52,6 +52,9 @@ def test_every_operation_declares_that_it_may_be_unavailable(document: Path) -> 
         for method, operation in operations.items():
             declared = operation["responses"].get("503", {}).get("content", {}).get("application/problem+json", {})
             assert "unavailable" in declared.get("examples", {}), (method, path)
+            is_of_any = path.startswith("/health") or path == "/metrics"
+            assert ("not-served" in declared["examples"]) == (not is_of_any), (method, path)
+            assert "not-served" in operation["responses"]["503"]["headers"]["Retry-After"]["description"]
 
 
 def test_every_field_has_a_description_and_every_word_is_used(document: Path) -> None:

@@ -106,6 +106,10 @@ _UNANNOUNCED = Lookup(
     _attachments.c.id,
     lambda wanted: select(_attachments.c.id).where(wanted, _attachments.c.kind.is_(None), IS_NOT_CLOSED),
 )
+_SAVED_ATTACHMENTS, _SAVED_MESSAGES = (
+    Lookup(table.c.id, lambda wanted, table=table: select(table.c.id).where(wanted))  # type: ignore[misc]
+    for table in (_attachments, _messages)
+)
 _id = bindparam("attachment", type_=AnyText)
 _ADD_RUNS = BulkStatement(insert(catalog_tables.part_runs), ("attachment_id", "runs", "segment"))
 _FORGET_RUNS = BulkStatement(delete(_part_runs).where(_part_runs.c.attachment_id == _id), ("attachment",))
@@ -187,6 +191,7 @@ class AssemblyPart(CatalogPart):
         """Save a checkpoint in the caller's transaction. Return what it could not finish or refuse."""
         if checkpoint.restarts is not None:
             _require_known(connection, checkpoint.restarts)
+            _require_saved(connection, checkpoint)
         identified = _unannounced(connection, checkpoint.identified)
         missed, not_expired = self._save_attachments(connection, checkpoint)
         warned = warn(connection, checkpoint.warned)
@@ -300,6 +305,18 @@ def _require_known(connection: Connection, restarts: int) -> None:
     more = (connection.scalar(select(catalog_tables.progress.c.restarts)) or 0) - restarts
     if more:
         raise CatalogChanged(f"{more} attachments were begun anew meanwhile: assembly reads them again")
+
+
+def _require_saved(connection: Connection, checkpoint: Checkpoint) -> None:
+    """Raise CatalogChanged if rows were deleted that assembly read or wrote before: it would add them again."""
+    for what, rows, saved in (
+        ("attachments", checkpoint.attachments, _SAVED_ATTACHMENTS),
+        ("messages", checkpoint.messages, _SAVED_MESSAGES),
+    ):
+        ids = [each.id for each in rows if each.id in checkpoint.saved_before]
+        gone = set(ids).difference(*(saved.run(connection, some).scalars() for some in chunks(ids)))
+        if gone:
+            raise CatalogChanged(f"{len(gone)} {what} were deleted meanwhile ({min(gone)}): assembly reads them again")
 
 
 def _unannounced(connection: Connection, identified: Sequence[NewEvent]) -> list[NewEvent]:

@@ -9,7 +9,7 @@ from adapters.sql_catalog.database_clock import ends_in, now_of
 from adapters.sql_catalog.parts.part import CatalogPart
 from adapters.sql_catalog.schema.catalog_tables import leases
 from app.model.errors import LeaseLost
-from app.ports import HeldLease, LeaseState
+from app.ports import HeldLease
 
 _EPOCH = {
     "sqlite": "SELECT holder, epoch FROM leases WHERE name = ?",
@@ -46,13 +46,6 @@ class LeasesPart(CatalogPart):
             until = ends_in(connection, seconds)
             same = (leases.c.name == lease.name, leases.c.holder == lease.holder, leases.c.epoch == lease.epoch)
             return bool(connection.execute(update(leases).where(*same).values(until=until, **noted)).rowcount)
-
-    def lease(self, name: str) -> LeaseState | None:
-        with self._database.read() as connection:
-            left = (leases.c.until - now_of(connection)).label("left")
-            asked = select(leases.c.holder, leases.c.epoch, left).where(leases.c.name == name)
-            row = connection.execute(asked).first()
-        return None if row is None else LeaseState(row.holder, row.epoch, row.left / 1e6)
 
     def under(self, lease: HeldLease) -> Self:
         asked = _EPOCH[self._database.dialect]

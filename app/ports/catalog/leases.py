@@ -13,15 +13,6 @@ class HeldLease(NamedTuple):
     note: int | None = None
 
 
-class LeaseState(NamedTuple):
-    """What the catalog knows of a lease: its last holder, that one's epoch, and the seconds until it ends, which are
-    negative after that."""
-
-    holder: str
-    epoch: int
-    seconds_left: float
-
-
 class LeaseCatalog(Protocol):
     """Leases by name, each with the epoch of its last holder, which is kept for ever.
 
@@ -39,6 +30,3 @@ class LeaseCatalog(Protocol):
 
     def release_lease(self, lease: HeldLease, note: int | None = None) -> None:
         """End a lease now, unless somebody has taken it since, and leave a note, if there is one."""
-
-    def lease(self, name: str) -> LeaseState | None:
-        """Return the state of a lease; None if nobody ever took it."""

@@ -9,6 +9,7 @@ from time import monotonic
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, LimitExceeded
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord
+from app.service.content.archived import require_archived
 from app.service.content.content_damage import Damages, WatchedContent, missing
 from app.service.content.stored_content import (
     Content,
@@ -37,14 +38,15 @@ class Contents:
 
     def __init__(self, context: ServiceContext, damages: Damages) -> None:
         self._catalog, self._store, self._journal = context.catalog, context.store, context.journal
-        self._limits, self._damages = context.settings.limits, damages
+        self._limits, self._damages, self._context = context.settings.limits, damages, context
         self._opened = lru_cache(maxsize=OPENED)(self._in_journal)
         self._verified: OrderedDict[_Version, float] = OrderedDict()
 
     def open(self, record: AttachmentRecord) -> WatchedContent:
         """Return a finished attachment's content.
 
-        Raises KeyError when it is gone. Raises DamagedError when it is not what was received; so does reading it.
+        Raises KeyError when it is gone, and NotArchived when not all of it can be read here yet. Raises DamagedError
+        when it is not what was received; so does reading it.
         """
         try:
             content = self._opened(record) if record.storage == "journal" else self._found(record)
@@ -95,6 +97,7 @@ class Contents:
         except KeyError as gone:
             return copied(gone)
         assert isinstance(content, JournalContent)
+        require_archived(content.extents, self._context)  # not when the first pieces have been sent
         return MovingContent(content, copied)
 
     def _copied(self, record: AttachmentRecord, gone: KeyError) -> Content:

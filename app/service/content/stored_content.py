@@ -80,7 +80,7 @@ class JournalContent:
     is_checked = True
 
     def __init__(self, journal: JournalReader, extents: Sequence[Extent]) -> None:
-        self._journal, self._extents = journal, extents
+        self._journal, self.extents = journal, extents
         self._ends = array("q", accumulate(extent.length for extent in extents))
         self.size = self._ends[-1] if extents else 0
 
@@ -90,7 +90,7 @@ class JournalContent:
     def _within(self, offset: int, length: int) -> Iterator[Extent]:
         at = bisect_right(self._ends, offset)
         while length > 0:
-            extent = self._extents[at]
+            extent = self.extents[at]
             skipped = offset - (self._ends[at] - extent.length)
             for start in range(skipped, extent.length, PIECE):
                 taken = min(PIECE, extent.length - start, length)

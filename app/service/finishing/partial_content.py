@@ -11,9 +11,10 @@ from app.assembly import groups
 from app.assembly.coverage import Runs
 from app.assembly.part_places import Parts, gaps
 from app.framing.registry import framing
-from app.model.errors import InvalidInputError
+from app.model.errors import InvalidInputError, NotArchived
 from app.model.message import Position
 from app.model.records import AttachmentRecord
+from app.service.content.archived import readable_start
 from app.service.context import ServiceContext
 from app.service.finishing.complete_content import ReceivedParts
 from app.service.finishing.media_types import stored_type
@@ -32,15 +33,17 @@ class NothingYet(Exception):
 
 
 class Leading(NamedTuple):
-    """The journal positions of the leading parts, up to the first gap, and what is missing."""
+    """The journal positions of the leading parts, up to the first gap, and what is missing. If it `is_cut`, they end
+    before a part that is there, but that this process cannot read yet."""
 
     positions: Sequence[Position]
     missing: "Missing"
+    is_cut: bool
 
 
 class Missing(NamedTuple):
     """Closed ranges of missing sequence numbers, at most MISSING_SHOWN. While the number of parts is not known, all
-    from `onwards` on may be missing, too."""
+    from `onwards` on may be missing, too. So may they if another process has parts that it has not archived yet."""
 
     ranges: list[tuple[int, int]]
     onwards: int | None
@@ -67,7 +70,8 @@ class LeadingRows(NamedTuple):
 def leading_bytes(record: AttachmentRecord, context: ServiceContext, first: int, most: int) -> LeadingBytes:
     """Return at most `most` bytes of a file, from byte `first` on, as far as its leading parts have them.
 
-    All bytes before them are read, too. Raises NothingYet, KeyError if the parts are gone, and DamagedError.
+    All bytes before them are read, too. Raises NothingYet, KeyError if the parts are gone, DamagedError, and
+    NotArchived if this process can read none of these bytes yet.
     """
     leading = _leading(record, context)
     received = _received(record, leading.positions, context)
@@ -80,6 +84,8 @@ def leading_bytes(record: AttachmentRecord, context: ServiceContext, first: int,
         at += len(piece)
         if at > end:
             break
+    if not pieces and leading.is_cut:
+        raise NotArchived(f"the part with byte {first} is not in the archive of the journal yet")
     content_type = stored_type(record.kind, received.first)
     return LeadingBytes(first, b"".join(pieces), content_type, at > end, leading.missing)
 
@@ -87,14 +93,15 @@ def leading_bytes(record: AttachmentRecord, context: ServiceContext, first: int,
 def leading_rows(record: AttachmentRecord, context: ServiceContext, most: int) -> LeadingRows:
     """Return at most `most` of the first rows of a data set, as far as its leading parts have them.
 
-    Raises NothingYet, KeyError if the parts are gone, and DamagedError.
+    Raises NothingYet, KeyError if the parts are gone, DamagedError, and NotArchived if this process can read none of
+    them yet.
     """
     leading = _leading(record, context)
     sizes = accumulate(extent.length for extent in context.journal.extents(leading.positions))
     kept = sum(1 for size in sizes if size <= MOST_BODIES)
     received = _received(record, leading.positions[: max(kept, 1)], context)
     found: pa.Table | None = None
-    has_more = kept < len(leading.positions)
+    has_more = leading.is_cut or kept < len(leading.positions)
 
     def store(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
         nonlocal found, has_more
@@ -123,13 +130,10 @@ def _leading(record: AttachmentRecord, context: ServiceContext) -> Leading:
     """Return the leading parts. Raises NothingYet if there are none."""
     if record.kind is None:
         raise NothingYet("its header has not come")
-    if record.group is None:
-        positions, missing = _numbered(record, context)
-    else:
-        positions, missing = _grouped(record, context)
-    if not positions:
+    leading = (_numbered if record.group is None else _grouped)(record, context)
+    if not leading.positions:
         raise NothingYet("its first part has not come")
-    return Leading(positions, missing)
+    return leading
 
 
 def _numbered(record: AttachmentRecord, context: ServiceContext) -> Leading:
@@ -143,29 +147,35 @@ def _numbered(record: AttachmentRecord, context: ServiceContext) -> Leading:
             break
         positions.update(zip(range(first, first + length), range(start, start + length), strict=True))
         following = max(following, first + length)
+    found = [Position.unpack(positions[number]) for number in range(1, following)]
+    readable = readable_start(found, context)
+    if len(readable) < len(found):
+        return Leading(readable, Missing([], len(readable) + 1), is_cut=True)
     numbers = zip(runs.firsts[order].tolist(), runs.lengths[order].tolist(), strict=True)
     onwards = runs.highest + 1 if record.parts_expected is None else None
     missing = Missing(gaps(numbers, record.parts_expected, MISSING_SHOWN), onwards)
-    return Leading([Position.unpack(positions[number]) for number in range(1, following)], missing)
+    return Leading(found, missing, is_cut=False)
 
 
 def _grouped(record: AttachmentRecord, context: ServiceContext) -> Leading:
     parts = Parts(context.catalog.part_runs(record.id))
     places = list(groups.in_order(parts))
-    sizes = context.journal.extents([Position.unpack(at) for _, at in places])
+    readable = readable_start([Position.unpack(at) for _, at in places], context)
     message, offset = 1, 0
     positions: list[Position] = []
-    for (key, at), extent in zip(places, sizes, strict=True):
+    for (key, at), extent in zip(places, context.journal.extents(readable), strict=False):
         place = groups.GroupPlace.of(key)
         if (place.message, place.offset) != (message, offset):
             break
         positions.append(Position.unpack(at))
         units = extent.length if place.units is None else place.units
         message, offset = (message + 1, 0) if place.is_last else (message, offset + units)
+    if len(readable) < len(places):
+        return Leading(positions, Missing([], message), is_cut=len(positions) == len(readable))
     is_known = record.group is not None and record.group.last is not None
     onwards = None if is_known else max((groups.GroupPlace.of(key).message for key, _ in places), default=0) + 1
     ranges = missing_ranges(record, context.catalog, context.journal, MISSING_SHOWN)
-    return Leading(positions, Missing(ranges, onwards))
+    return Leading(positions, Missing(ranges, onwards), is_cut=False)
 
 
 def _received(record: AttachmentRecord, positions: Sequence[Position], context: ServiceContext) -> ReceivedParts:

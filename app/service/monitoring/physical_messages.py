@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 from app.codecs.sas import correlid
 from app.framing.protocol import Framing
 from app.framing.registry import find_framing
-from app.model.errors import DamagedError, InvalidInputError
+from app.model.errors import DamagedError, InvalidInputError, NotArchived
 from app.model.event import GroupPart, Pieces
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
 from app.model.records import AttachmentRecord
 from app.ports import messages_of
-from app.service.context import ServiceContext
+from app.service.context import ArchiveContext, ServiceContext
 from app.wire import WireError
 
 BATCHES_A_PAGE: Final = 256
@@ -63,7 +63,10 @@ class PhysicalMessages:
         self._header = None if header is None else Position.unpack(header)
         self._first, self._last = Position.unpack(record.first_position), Position.unpack(record.last_position)
         here = range(self._first.segment, self._last.segment + 1)
-        self._segments = [each.number for each in self._journal.segments() if each.number in here]
+        numbers = [each.number for each in self._journal.segments()]
+        self._segments = [number for number in numbers if number in here]
+        if isinstance(context, ArchiveContext):  # more of them will come
+            self._segments.extend(here[max(0, max(numbers, default=-1) + 1 - here.start) :])
         if not self._segments:
             raise MessagesGone
         self._some_gone = self._first.segment not in self._segments or self._last.segment not in self._segments
@@ -75,7 +78,8 @@ class PhysicalMessages:
 
     def page(self, after: Position | None, limit: int, batches: int = BATCHES_A_PAGE) -> FoundMessages:
         """Return at most `limit` messages from a position on (None: the first). A page may be empty and not the last:
-        it ends after this number of batches."""
+        it ends after this number of batches, or before a segment that this process cannot read yet. Raises NotArchived
+        if it would begin there."""
         begin = self._first if after is None else max(after, self._first)
         items: list[FoundMessage] = []
         gone, read = self._some_gone, 0
@@ -85,12 +89,15 @@ class PhysicalMessages:
                 if read == batches:
                     return FoundMessages(items, Position(segment, batch, 0), gone)
                 try:
-                    found = self._in_batch(segment, batch)
+                    found = self._undamaged(segment, batch)
                 except KeyError:
                     break
-                except DamagedError:
-                    found, gone = [], True
-                for each in found:
+                except NotArchived:
+                    if not items:
+                        raise
+                    return FoundMessages(items, Position(segment, batch, 0), gone)
+                gone = gone or found is None
+                for each in found or ():
                     if each.position < begin:
                         continue
                     if len(items) == limit:
@@ -108,8 +115,8 @@ class PhysicalMessages:
         return found.items + self.page(begin, batches * MAX_ROWS_A_BATCH, batches).items
 
     def at(self, position: Position) -> FoundMessage:
-        """Return the message at a position, with its body. Raises KeyError if it is gone or of another attachment, and
-        DamagedError."""
+        """Return the message at a position, with its body. Raises KeyError if it is gone or of another attachment,
+        NotArchived and DamagedError."""
         if not self._first <= position <= self._last:
             raise KeyError(position)
         for each in self._in_batch(position.segment, position.batch):
@@ -117,8 +124,15 @@ class PhysicalMessages:
                 return each._replace(message=self._journal.read(position))
         raise KeyError(position)
 
+    def _undamaged(self, segment: int, batch: int) -> list[FoundMessage] | None:
+        """Return the messages in a batch; None if it is damaged. Raises KeyError and NotArchived."""
+        try:
+            return self._in_batch(segment, batch)
+        except DamagedError:
+            return None
+
     def _in_batch(self, segment: int, batch: int) -> list[FoundMessage]:
-        """Return the messages in a batch. Raises KeyError and DamagedError."""
+        """Return the messages in a batch. Raises KeyError, NotArchived and DamagedError."""
         descriptors = self._journal.descriptors(segment, batch)
         rows = set(pc.indices_nonzero(self._may_be(descriptors)).to_pylist())
         if self._header is not None and self._header[:2] == (segment, batch) and self._header.row < len(descriptors):

@@ -10,7 +10,7 @@ from app.assembly.coverage import MOST_NUMBERS, Covered, Runs, State, covered
 from app.assembly.part_places import little_endian
 from app.codecs.sas import correlid
 from app.model.attachment import AttachmentState
-from app.model.errors import DamagedError
+from app.model.errors import DamagedError, NotArchived
 from app.model.message import Position
 from app.model.records import AttachmentRecord, PartRun
 from app.ports import JournalReader
@@ -112,7 +112,7 @@ def _dated(runs: Iterable[Covered], journal: JournalReader) -> list[DatedRun]:
 
 
 def received_at(places: Iterable[int], journal: JournalReader) -> dict[int, int]:
-    """Return when the messages at these packed positions were received (µs), as far as the journal still has them."""
+    """Return when the messages at these packed positions were received (µs), as far as this process can read them."""
     times: dict[int, int] = {}
     batch: tuple[int, int] | None = None
     column: list[int] = []
@@ -122,7 +122,7 @@ def received_at(places: Iterable[int], journal: JournalReader) -> dict[int, int]
             batch, column = position[:2], []
             try:
                 descriptors = journal.descriptors(position.segment, position.batch)
-            except (KeyError, DamagedError):
+            except (KeyError, DamagedError, NotArchived):
                 continue
             column = descriptors.column("received_at").view(pa.int64()).to_pylist()
         if position.row < len(column):

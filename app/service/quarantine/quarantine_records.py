@@ -100,7 +100,8 @@ def unpack_descriptor(descriptor: bytes, body: bytes) -> PhysicalMessage:
 
 
 def quarantined_message(record: QuarantineRecord, context: ServiceContext) -> PhysicalMessage:
-    """Return a quarantined message with its own copy of the body. Raises KeyError when its bytes are gone."""
+    """Return a quarantined message with its own copy of the body. Raises KeyError when its bytes are gone, and
+    NotArchived."""
     copy = context.catalog.quarantine_copy(record.id)
     if copy is None:
         message = context.journal.read(Position.unpack(record.position))

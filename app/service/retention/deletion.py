@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-from app.assembly.collecting import Key
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.records import AttachmentRecord
@@ -65,13 +64,7 @@ class Deletion:
             raise NotEnded(f"{len(kept):,} of its attachments are not deleted; delete them before", kept)
         self._delete([each for each in attachments if follow(each.state, Input.DELETE) is not None])
         deleted = self._catalog.drop_message(message_id, [message_deletion_event(record, self._clock.now())])
-
-        def forget() -> Iterable[Key]:
-            # Assembly had the message in memory, and has written it again.
-            self._catalog.drop_message(message_id, [])
-            return ()
-
-        self._between(forget)
+        self._between(lambda: ())  # assembly reads messages again; the catalog refuses a deleted one
         self._notifier.notify()
         return deleted
 

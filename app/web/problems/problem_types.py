@@ -253,7 +253,7 @@ _TABLE = (
         503,
         "This process does not serve REST",
         "The gateway is divided among processes; `detail` has the roles of this one. Send requests to those with the "
-        "role `serve`.",
+        "role `serve`. There is no `Retry-After`: this process will not serve them later either.",
     ),
     ProblemType(
         "busy",

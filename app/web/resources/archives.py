@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from typing import Any, Final, NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
@@ -11,7 +12,9 @@ from fastapi import APIRouter, Request, Response
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, MessageRecord
 from app.model.times import to_time
+from app.service.content.archived import require_archived
 from app.service.content.stored_content import MAY_WAIT
+from app.service.context import ArchiveContext
 from app.service.gateway import Gateway
 from app.tables.write.output_pieces import OutputPieces
 from app.web.dependencies.caller import Caller, CallerDep
@@ -111,6 +114,9 @@ def _archive(gateway: Gateway, message_id: str, caller: Caller) -> Response:
         for record, name in named
     )
     try:
+        if isinstance(gateway.context, ArchiveContext):  # not when the first members have been sent
+            extents = gateway.catalog.extents_of([record.id for record in records if record.storage == "journal"])
+            require_archived(chain.from_iterable(extents.values()), gateway.context)
         return ContentResponse(200, headers, [zip_pieces(members)], None)
     except KeyError:
         raise Problem("gone", "the content of an attachment has been deleted") from None

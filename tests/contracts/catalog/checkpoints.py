@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.model.attachment import AttachmentKind
-from app.model.errors import GatewayError
+from app.model.errors import CatalogChanged, GatewayError
 from app.model.message import Position
 from app.model.records import (
     Checkpoint,
@@ -56,6 +56,24 @@ class Checkpoints:
         assert catalog.quarantine_entry("q1") == spoilt(1)
         assert catalog.source_dialects() == {"quay": (1 << 64) - 1, "crane": 0}
         assert [event[1:] for event in catalog.events_after(0, 10)] == [HAPPENED, HAPPENED]
+
+    def test_what_was_saved_before_and_deleted_is_not_added_again(self, catalog: Catalog) -> None:
+        catalog.checkpoint(Checkpoint(progress=5, attachments=[attachment(1)], messages=[message(1, "a1")]))
+        again = Checkpoint(progress=6, restarts=0, attachments=[attachment(1), attachment(2)], messages=[message(1)])
+        again.saved_before = {"a1", "m1"}
+        assert catalog.checkpoint(again) == set()
+        again.progress = 7
+        catalog.drop_message("m1", [])
+        with pytest.raises(CatalogChanged, match=r"1 messages were deleted meanwhile \(m1\)"):
+            catalog.checkpoint(again)
+        assert (catalog.progress(), catalog.message("m1")) == (6, None)
+        again.saved_before = {"a3"}
+        again.attachments.append(attachment(3))
+        with pytest.raises(CatalogChanged, match=r"1 attachments were deleted meanwhile \(a3\)"):
+            catalog.checkpoint(again)
+        again.restarts = None  # of a host that holds nothing in memory
+        catalog.checkpoint(again)
+        assert catalog.attachment("a3") == attachment(3)
 
     def test_a_checkpoint_that_fails_leaves_nothing(self, catalog: Catalog) -> None:
         keep(catalog, attachment(1))

@@ -37,7 +37,9 @@ class PartRunView(BaseModel):
     count: int = Field(examples=[40])
     state: State = Field(examples=["received"])
     received: int = Field(examples=[40])
-    first_received_at: datetime | None = Field(description="null if missing, or if the journal cannot tell quickly")
+    first_received_at: datetime | None = Field(
+        description="null if missing, or if the journal cannot tell quickly or not yet"
+    )
     last_received_at: datetime | None
 
     @classmethod

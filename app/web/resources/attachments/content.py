@@ -1,6 +1,7 @@
 """The content of an attachment: which response a request gets, and the response as stored or converted."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import version
@@ -11,6 +12,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 
 from app.codecs.charset_text import TextDecoder
 from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.errors import NotArchived
 from app.model.records import AttachmentRecord
 from app.model.times import to_time
 from app.service.content.message_labels import catalogs_of
@@ -119,7 +121,9 @@ async def attachment_content(
     With `partial`, the leading parts of an attachment that is not finished are returned, up to the first gap. Of a file
     this is a range of bytes, at most 16 MiB, without a known end (`Content-Range: bytes 0-4095/*`); Range with one
     range chooses another. Of a data set these are its first rows, at most 100,000. The header `Missing-Parts` has the
-    ranges of missing sequence numbers; an open range (`7-`) ends them while the number of parts is not known.
+    ranges of missing sequence numbers; an open range (`7-`) ends them while the number of parts is not known, or while
+    another process of the gateway has not archived what follows. 503 with Retry-After means that nothing of what is
+    asked for is archived yet.
     """
     del link  # `authorize` has looked at it
 
@@ -270,7 +274,10 @@ def _require_finished(gateway: Gateway, record: AttachmentRecord) -> AttachmentR
 
 
 def missing_parts(gateway: Gateway, record: AttachmentRecord) -> list[tuple[int, int]] | None:
-    """Return the ranges of missing sequence numbers; None for an attachment that is not being received."""
+    """Return the ranges of missing sequence numbers; None for an attachment that is not being received, and for a group
+    of which this process cannot read all messages yet."""
     if record.state is not AttachmentState.RECEIVING:
         return None
-    return missing_ranges(record, gateway.catalog, gateway.journal, MISSING_SHOWN)
+    with suppress(NotArchived):
+        return missing_ranges(record, gateway.catalog, gateway.journal, MISSING_SHOWN)
+    return None

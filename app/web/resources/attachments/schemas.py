@@ -19,7 +19,8 @@ class Progress(BaseModel):
     """The progress of an attachment.
 
     `missing_parts` has closed ranges of sequence numbers, at most 100, and only while the attachment is being received.
-    For an IBM MQ group these are the MsgSeqNumbers of incomplete logical messages. It is null in lists.
+    For an IBM MQ group these are the MsgSeqNumbers of incomplete logical messages. It is null in lists, and for a group
+    whose last messages this process of a divided gateway cannot read yet.
     """
 
     parts_received: int = Field(examples=[3])

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from app.model.errors import DamagedError, JournalFull
+from app.model.errors import DamagedError, JournalFull, NotArchived
 from app.model.records import QuarantineRecord, QuarantineState
 from app.service.gateway import Gateway
 from app.service.quarantine.quarantine_records import quarantined_message
@@ -82,7 +82,7 @@ def get_quarantine_entry(quarantine_id: EntryIdentifier, gateway: GatewayDep, ca
     record = _entry(gateway, quarantine_id, caller)
     try:
         message = quarantined_message(record, gateway.context)
-    except KeyError:
+    except (KeyError, NotArchived):
         return QuarantineView.of(record, caller.base)
     return QuarantineView.of(record, caller.base, bytes(message.body[:PREVIEW]), message.properties)
 

@@ -23,7 +23,7 @@ class QuarantineView(BaseModel):
 
     `row` names the field, `at` the byte (null if there is none). `preview` has its first bytes in hexadecimal.
     `properties` has the properties stored with it, such as `mqmd.put_appl_name` of a message received over IBM MQ. Both
-    are null in lists, and when the bytes have been deleted.
+    are null in lists, when the bytes have been deleted, and while this process of a divided gateway cannot read them.
     """
 
     id: str

@@ -30,7 +30,9 @@ class Problem(AttachmentGatewayError):
     @property
     def is_temporary(self) -> bool:
         """Whether the gateway, or a proxy before it, gives no answer at present, or none to a client that asks too
-        often."""
+        often. A process that does not serve REST will not do so later."""
+        if self.type == "/problems/not-served":
+            return False
         return self.status in (502, 503, 504) or self.type == "/problems/rate-limited"
 
 

@@ -131,7 +131,7 @@ function DataSetPreview({ attachment, version }) {
   const load = async (offset, limit, sort, signal) => {
     const page = await rest.get(path, { ...query, offset, limit, sort }, signal);
     const end = offset + page.rows.length;
-    if (isPartial) setAvailable((old) => (page.has_more ? Math.max(old, end + limit) : page.rows.length ? end : Math.min(old, end)));
+    if (isPartial) setAvailable((old) => (page.has_more && page.rows.length ? Math.max(old, end + limit) : page.rows.length ? end : Math.min(old, end)));
     return page;
   };
   if (head.error) {

@@ -194,7 +194,7 @@ function Entry({ id }) {
       ...Object.entries(value.properties ?? {}).map(([name, text]) => [html`<${Foreign} text=${name} />`, html`<${Foreign} text=${text} />`]),
     ]} />
     <h2>Bytes</h2>
-    ${value.preview === null ? html`<${Empty}>The bytes of this message have been deleted.</${Empty}>` : html`<${Bytes} path=${path} entry=${value} />`}
+    ${value.preview === null ? html`<${Empty}>The bytes of this message have been deleted, or are not archived yet.</${Empty}>` : html`<${Bytes} path=${path} entry=${value} />`}
     <p><a href=${href(["quarantine"])}>All quarantined messages</a></p>`;
 }
 
