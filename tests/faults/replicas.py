@@ -78,6 +78,8 @@ class Clients:
         self.hung: list[str] = []
         self.failures: set[str] = set()
         """Answers that say more than that the gateway is unavailable."""
+        self.statuses: list[int] = []
+        """The status of each answer."""
         self._threads = [Thread(target=self._run), Thread(target=self._read, args=(Random(f"readers {seed}"),))]
 
     def __enter__(self) -> "Clients":
@@ -105,6 +107,7 @@ class Clients:
 
     def _checked(self, answer: httpx.Response) -> httpx.Response:
         """Return an answer, after a look at whether a failure is one that a client can wait for."""
+        self.statuses.append(answer.status_code)
         if answer.status_code >= 500 and not (
             answer.status_code == 503
             and answer.headers.get("content-type") == "application/problem+json"
@@ -315,5 +318,7 @@ def _judged(division: Division, clients: Clients, notes: list[str], hung: list[s
     if states.keys() - {"sent"}:
         hung.append(f"deliveries: {dict(states)}")
     wrong += sorted(clients.failures)
-    told = (f"{len(clients.sent)} files", *notes, *lost, *twice, *wrong, *hung)
+    answers = sorted(Counter(clients.statuses).items())
+    told = (f"{len(clients.sent)} files; answers: {', '.join(f'{count} of {status}' for status, count in answers)}",)
+    told += (*notes, *lost, *twice, *wrong, *hung)
     return Verdict(len(notes), len(lost), len(twice), len(wrong), len(hung), 0, told)

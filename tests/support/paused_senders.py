@@ -257,12 +257,11 @@ class Pair:
             ((told,),) = connection.execute(asked, [delivery])
         expected = [message_identifier(delivery, number) for number in range(total)]
         counted = Counter(arrived)
+        twice = [number for number, each in enumerate(expected) if counted[each] > 1]
         self.arrived.deliveries += 1
         self.arrived.messages += total
         self.arrived.lost += [f"{delivery}: {number} lost" for number, each in enumerate(expected) if not counted[each]]
-        self.arrived.twice += [
-            f"{delivery}: {number} twice" for number, each in enumerate(expected) if counted[each] > 1
-        ]
+        self.arrived.twice += [f"{delivery}: {number} twice" for number in twice]
         self.arrived.out_of_order += [] if [*counted] == expected else [f"{delivery}: in another order, or unexpected"]
         self.arrived.sent_twice += [] if told == 1 else [f"{delivery}: recorded as sent {told} times"]
 
