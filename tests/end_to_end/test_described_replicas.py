@@ -1,6 +1,7 @@
 """Replicas behind a load balancer without sticky sessions, by the OpenAPI description of the gateway.
 
-`--examples 50` is the long form: so many requests of each operation, and so many sequences of requests.
+`--examples 50` is the long form: so many requests of each operation, so many sequences of requests, and all of the
+phases that one process is checked with.
 """
 
 import os
@@ -44,10 +45,20 @@ def test_any_replica_answers_as_it_is_described(
             division.begin(name)
         division.send(Program(Random(35)), 6)
         division.await_settled(6)
+        client = division[REPLICAS[0]].client
+        client.headers["Authorization"] = f"Bearer {TOKEN}"
+        client.put("/v1/files/partner/a.txt", content=b"sent").raise_for_status()
+        values = {
+            "attachment_id": client.get("/v1/attachments").json()["items"][0]["id"],
+            "delivery_id": client.get("/v1/deliveries").json()["items"][0]["id"],
+            "destination": "partner",
+        }
         ports = [division[name].port for name in REPLICAS]
         with Spreading(ports, 35) as spreading:
-            phases = ("--phases", "examples,fuzzing,stateful", "--max-examples", str(examples))
-            # A stream of events does not end.
-            apart = ("--header", "Connection: close", "--exclude-path", "/v1/events")
-            assert_conforms(spreading.address, tmp_path, *phases, *apart)
+            phases = "fuzzing,stateful" if examples == 1 else "examples,coverage,fuzzing,stateful"
+            amount = ("--phases", phases, "--max-examples", str(examples))
+            # A stream of events does not end, and replicas receive nothing.
+            besides = ("--exclude-path", "/v1/events", "--exclude-path", "/health/ready/receive")
+            options = (*amount, *besides, "--header", "Connection: close")
+            assert_conforms(spreading.address, tmp_path, *options, values=values, seconds=240 + 90 * examples)
     assert min(spreading.counts[port] for port in ports) > 20

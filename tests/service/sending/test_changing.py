@@ -224,6 +224,46 @@ def test_an_attempt_that_comes_no_further_than_one_before_it_is_fruitless(world:
     assert (world.now().state, world.now().attempts) == (DeliveryState.FAILED, 3), "two after the first"
 
 
+class Named(Interrupted):
+    """A sender that notes by which names its records are asked for, and fails twice before its first batch."""
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(queue)
+        self.names: list[str] = []
+
+    def resume(self, delivery: str, known: int | None) -> int:
+        self.names.append(delivery)
+        if len(self.names) == 1:
+            raise SendFailed("the broker is away", counts=False)
+        return known or 0
+
+    def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> None:
+        assert progress is not None
+        assert progress.delivery == self.names[-1]
+        if len(self.names) == 2:
+            raise SendFailed("the connection breaks")
+        super().send(messages, progress)
+
+    def forget(self, delivery: str) -> None:
+        self.names.append(f"forgotten {delivery}")
+
+
+def test_all_attempts_use_the_record_of_the_first_one_that_could_begin(world: World) -> None:
+    """An attempt that did not get so far has a record that nobody else uses, and that is removed."""
+    world.sender = Named("partner")
+    world.deliveries = Deliveries(world.context, {"partner": world.sender}, world._check_room)
+    world.submitted()
+    for _ in range(2):
+        world.step()
+        world.clock.advance(400)
+    may_continue = world.deliveries.outboxes["partner"]._may_continue
+    assert [*filter(may_continue, ("d1.1", "d1.2", "d2.1"))] == ["d1.2"]
+    world.step()
+    assert world.now().state is DeliveryState.SENT
+    assert world.sender.names == ["d1.1", "d1.2", "d1.2", "forgotten d1.2"]
+    assert not may_continue("d1.2")
+
+
 def test_what_a_new_beginning_has_sent_is_not_skipped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A delivery began again, and the catalog could not record how far it came."""
     world.sender = Beginning("partner")
