@@ -292,7 +292,7 @@ def gateway_file(in_folder: Path) -> Any:
 
 def is_ready(port: int) -> bool:
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/health/ready").is_success
+        return httpx.get(f"http://127.0.0.1:{port}/health/ready", timeout=60).is_success
     except httpx.TransportError:
         return False
 

@@ -39,18 +39,18 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 
 
 def status(served: Served, key: str, path: str = "/v1/attachments") -> int:
-    return httpx.get(served.url + path, headers={"Authorization": f"Bearer {key}"}).status_code
+    return httpx.get(served.url + path, headers={"Authorization": f"Bearer {key}"}, timeout=60).status_code
 
 
 def test_a_key_from_its_making_to_its_end(served: Served, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("keys", "ls").err.strip() == "no keys"
-    assert httpx.get(served.url + "/v1/attachments").status_code == 200
+    assert httpx.get(served.url + "/v1/attachments", timeout=60).status_code == 200
     made = run("keys", "create", "billing", "--scope", "read", "--source", "orders", "--expires", "90d")
     assert made.code == 0, made.err
     key = made.out.strip()
     assert re.fullmatch(r"agw_[0-9a-f]{12}_[A-Za-z0-9_-]{43}", key)
     assert key not in made.err
-    until(lambda: httpx.get(served.url + "/v1/attachments").status_code == 401)
+    until(lambda: httpx.get(served.url + "/v1/attachments", timeout=60).status_code == 401)
     assert status(served, key) == 200
     boss = run("keys", "create", "boss", "-s", "admin").out.strip()
     until(lambda: status(served, boss) == 200)

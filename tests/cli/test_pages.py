@@ -152,14 +152,16 @@ class Demo(NamedTuple):
 
     def identifier(self, name: str, of: str = "id") -> str:
         """The identifier of an attachment, or of its message."""
-        items = httpx.get(f"{self.url}/v1/attachments", params={"name": name, "state": "finished"}).json()["items"]
+        asked = {"name": name, "state": "finished"}
+        items = httpx.get(f"{self.url}/v1/attachments", params=asked, timeout=60).json()["items"]
         return str(items[-1][of])
 
     def present(self) -> dict[str, str]:
         """What is there in place of the address and the identifiers that the pages print."""
+        delivery = httpx.get(f"{self.url}/v1/deliveries", timeout=60).json()["items"][0]["id"]
         return {
             "http://127.0.0.1:8080": self.url,
-            "d6c864578632e1a39bfbf24b6c859903": httpx.get(f"{self.url}/v1/deliveries").json()["items"][0]["id"],
+            "d6c864578632e1a39bfbf24b6c859903": delivery,
             "cd5951380a6a2b900126a5979186e64c": self.identifier("STATIONS", "message"),
         }
 

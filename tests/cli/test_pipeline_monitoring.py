@@ -203,7 +203,7 @@ def test_metrics_are_read_at_a_port_and_tell_the_lag(tmp_path: Path) -> None:
         metrics.batch(CommittedBatch(0, finished=3, received=(Increment("s", 0, messages=5),)), first.size)
         metrics.start()
         try:
-            answer = httpx.get(f"http://127.0.0.1:{metrics.port}/metrics")
+            answer = httpx.get(f"http://127.0.0.1:{metrics.port}/metrics", timeout=60)
             with pytest.raises(GatewayError, match="cannot listen on 127"):
                 PipelineMetrics(PipelineSettings(metrics_port=metrics.port), opened, catalog, clock).start()
         finally:

@@ -123,7 +123,7 @@ def test_what_a_batch_made_is_served(
         served = Settings(data=tmp_path, roles=frozenset({Role.SERVE}), journal=JournalSettings(archive_url=archive))
         gateway = build(served)
         gateway.start()
-        with serving(create_app(gateway)) as address, httpx.Client(base_url=address) as client:
+        with serving(create_app(gateway)) as address, httpx.Client(base_url=address, timeout=60) as client:
             finished = client.get("/v1/attachments", params={"state": "finished", "limit": 500}).json()["items"]
             assert finished
             for item in finished:

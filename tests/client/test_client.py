@@ -191,7 +191,7 @@ def test_content_is_fetched_over_a_connection_that_breaks(
 def test_a_download_of_a_client_that_asks_too_often_waits(tmp_path: Path, is_async: bool) -> None:
     stock = Stock(tmp_path / "limited", http={"requests_a_second": 1})
     record = stock.stored(LARGE)
-    with serving(create_app(stock.gateway)) as address, httpx.Client(base_url=address) as other:
+    with serving(create_app(stock.gateway)) as address, httpx.Client(base_url=address, timeout=60) as other:
         known = other.get(f"/v1/attachments/{record.id}").json()
         until(lambda: other.get("/v1/attachments").status_code == 429)
         Both(is_async, address).fetch(known, tmp_path / "fetched")

@@ -149,7 +149,7 @@ def test_pages_of_other_sites_read_and_change_nothing(
 def test_what_these_pages_tried_is_done_for_a_program(world: Everything) -> None:
     before = world.state()
     headers = {"Content-Type": "application/json"}
-    with httpx.Client(base_url=world.address, headers=headers) as client:
+    with httpx.Client(base_url=world.address, headers=headers, timeout=60) as client:
         for operation in world.operations:
             if operation.name in ("dismiss_many_quarantined", "delete_attachment", "query_tables"):
                 answer = client.request(operation.method, operation.path, content=operation.body)

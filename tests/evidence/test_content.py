@@ -107,9 +107,10 @@ def test_every_change(tmp_path: Path, framing: str, request: pytest.FixtureReque
 
 NUMBERS = st.integers(0, 255)
 LINES = st.lists(
-    st.lists(NUMBERS.map(lambda it: (b"line %d " % it).ljust(41 + it % 20, b".")), min_size=1, max_size=3), max_size=8
+    st.lists(NUMBERS.map(lambda it: (b"line %d " % it).ljust(81 + it % 20, b".")), min_size=1, max_size=3), max_size=8
 )
-"""Lines of each message. A message has more bytes than there are lines, so that no line end stands for it."""
+"""Lines of each message. A line has more bytes than three for each of all the lines, so that no line ends, which have
+up to four bytes, stand for it."""
 ROWS = st.lists(st.lists(NUMBERS.map(lambda it: (float(it), f"{it:o}")), min_size=1, max_size=3), max_size=8)
 """Rows of each message."""
 

@@ -70,7 +70,7 @@ class Everything:
         delivery = DeliveryRecord(f"{now:032x}", "archive", bytes(24), bytes(24), (), now, now, DeliveryState.FAILED)
         self.stock.catalog.add_delivery(delivery, [])
         self.stock.table("WORK.PUPILS", "orders")
-        with httpx.Client(base_url=self.address) as client:
+        with httpx.Client(base_url=self.address, timeout=60) as client:
             upload = client.post("/v1/uploads", headers={"Tus-Resumable": "1.0.0", "Upload-Length": "3"}).json()["id"]
             described = client.get("/openapi.json").json()["paths"]
         identifiers = {

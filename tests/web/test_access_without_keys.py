@@ -44,7 +44,7 @@ def test_credentials_mean_nothing_while_there_are_none(tmp_path: Path) -> None:
 def test_a_first_key_ends_access_without_one(tmp_path: Path) -> None:
     stock = Stock(tmp_path, http={"anonymous": "everyone"})
     app = create_app(stock.gateway)
-    with serving(app) as address, httpx.Client(base_url=address) as client:
+    with serving(app) as address, httpx.Client(base_url=address, timeout=60) as client:
         assert client.get("/v1/attachments").status_code == 200
         key, _ = make_key("first", frozenset({Scope.READ}), 0)
         stock.catalog.add_key(key)

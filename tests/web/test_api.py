@@ -64,7 +64,7 @@ def test_a_fault_of_ours_tells_nothing_but_its_number(stock: Stock, http: httpx.
 
 def test_tokens(tmp_path: Path) -> None:
     stock = Stock(tmp_path, http={"tokens": [sha256(b"one").hexdigest(), sha256(b"two").hexdigest()]})
-    with serving(create_app(stock.gateway)) as address, httpx.Client(base_url=address) as client:
+    with serving(create_app(stock.gateway)) as address, httpx.Client(base_url=address, timeout=60) as client:
         for headers, status in [
             ({}, 401),
             ({"Authorization": "Bearer three"}, 401),

@@ -133,7 +133,7 @@ def test_an_extended_file_name_that_is_none(http: httpx.Client) -> None:
 
 def test_no_upload_takes_the_room_that_receiving_keeps(tmp_path: Path) -> None:
     stock = Stock(tmp_path, limits={"free_bytes": 1 << 50})
-    with serving(create_app(stock.gateway)) as address, httpx.Client(base_url=address) as client:
+    with serving(create_app(stock.gateway)) as address, httpx.Client(base_url=address, timeout=60) as client:
         response = client.post("/v1/messages", data={"destination": "partner"}, files={"file": ("a.txt", b"x")})
         assert (response.status_code, response.json()["type"]) == (507, "/problems/storage-full")
         assert list(stock.store.names()) == []

@@ -43,7 +43,7 @@ class World:
 def world(tmp_path: Path) -> Iterator[World]:
     stock = Stock(tmp_path)
     app = create_app(stock.gateway)
-    with serving(app) as address, httpx.Client(base_url=address) as client:
+    with serving(app) as address, httpx.Client(base_url=address, timeout=60) as client:
         yield World(stock, app, client)
     stock.close()
 
@@ -143,7 +143,7 @@ def test_the_secret_is_made_once_for_all_processes_of_the_gateway(world: World) 
     url = world.link(world.key("reader"))
     app = create_app(world.stock.gateway)
     with serving(app) as address:
-        assert httpx.get(address + url).status_code == 200, "also after a restart, and from another process"
+        assert httpx.get(address + url, timeout=60).status_code == 200, "also after a restart, and from another process"
     secret = world.stock.catalog.shared_secret("links", 32)
     assert len(secret) == 32
     assert secret == world.stock.catalog.shared_secret("links", 32) != world.stock.catalog.shared_secret("other", 32)
@@ -151,4 +151,4 @@ def test_the_secret_is_made_once_for_all_processes_of_the_gateway(world: World) 
         connection.execute(catalog_tables.shared_secrets.delete())
     app = create_app(world.stock.gateway)
     with serving(app) as address:
-        assert httpx.get(address + url).status_code == 401
+        assert httpx.get(address + url, timeout=60).status_code == 401

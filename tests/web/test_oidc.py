@@ -35,7 +35,7 @@ def provider() -> Iterator[Provider]:
 @contextmanager
 def accepting(folder: Path, provider: Provider, **settings: Any) -> Iterator[httpx.Client]:
     stock = Stock(folder, oidc={"issuer": provider.issuer, "audience": AUDIENCE, **settings})
-    with serving(create_app(stock.gateway)) as address, httpx.Client(base_url=address) as client:
+    with serving(create_app(stock.gateway)) as address, httpx.Client(base_url=address, timeout=60) as client:
         yield client
     stock.close()
 

@@ -206,7 +206,7 @@ def test_who_is_unknown_has_seconds_and_is_told_so(tmp_path: Path) -> None:
             got = answer(client)
             assert (got.status, got.closes) == (408, True)
             assert json.loads(got.body)["type"] == "/problems/request-timeout"
-        page = httpx.get(f"{address}/docs").text
+        page = httpx.get(f"{address}/docs", timeout=60).text
         script = next(word.split('"')[1] for word in page.split("src=")[1:])
         with opened(address, receiving=4096) as reader:
             reader.sendall(f"GET {script} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 20)

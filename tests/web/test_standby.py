@@ -19,7 +19,10 @@ def test_it_lives_and_is_not_ready(tmp_path: Path, public: list[str]) -> None:
     details: dict[str, Any] = {"checks": {"standby": {"ok": True, "holder": "other"}}} if public == ["health"] else {}
     with bound(settings.http) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        with standing_by(listener, settings, lambda: {"holder": "other"}), httpx.Client(base_url=url) as client:
+        with (
+            standing_by(listener, settings, lambda: {"holder": "other"}),
+            httpx.Client(base_url=url, timeout=60) as client,
+        ):
             until(lambda: _answers(client))
             live = client.get("/health/live")
             assert (live.status_code, live.json()) == (200, {"ok": True, **details})

@@ -49,7 +49,7 @@ def write_pair(folder: Path, name: str) -> tuple[Path, Path]:
 def is_served(address: str, certificate: Path) -> bool:
     context = ssl.create_default_context(cafile=str(certificate))
     try:
-        return httpx.get(f"{address}/health/live", verify=context).status_code == 200
+        return httpx.get(f"{address}/health/live", verify=context, timeout=60).status_code == 200
     except httpx.ConnectError:
         return False
 
@@ -70,7 +70,7 @@ def test_a_new_certificate_is_served_without_a_restart(tmp_path: Path, monkeypat
         assert is_served(address, old)
         assert not is_served(address, new)
         with pytest.raises(httpx.TransportError):
-            httpx.get(f"{plain}/health/live")
+            httpx.get(f"{plain}/health/live", timeout=60)
         with capture_logs() as logged:
             cert_file.write_bytes(fresh_cert)  # its key comes later: until then the old pair is served
             until(lambda: any(each["event"] == "certificate_reload_failed" for each in logged))

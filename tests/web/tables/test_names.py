@@ -110,7 +110,7 @@ def check(shop: Shop, library: str, member: str) -> None:
     place = shop.store.location(name)
     assert DeltaTable(place).to_pyarrow_table()["mark"].to_pylist() == expected
     assert shop.iceberg.load_table(identifier(name)).scan().to_arrow()["mark"].to_pylist() == expected
-    answer = httpx.get(f"{shop.address}/v1/tables/{quote(name, safe='')}")
+    answer = httpx.get(f"{shop.address}/v1/tables/{quote(name, safe='')}", timeout=60)
     assert (answer.status_code, answer.json()["name"]) == (200, name)
     assert open_table(shop.store, name.swapcase() if name.isascii() else name).version.name == name, (
         "as the CLI finds it"
