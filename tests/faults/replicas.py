@@ -318,7 +318,6 @@ def _judged(division: Division, clients: Clients, notes: list[str], hung: list[s
     if states.keys() - {"sent"}:
         hung.append(f"deliveries: {dict(states)}")
     wrong += sorted(clients.failures)
-    answers = sorted(Counter(clients.statuses).items())
-    told = (f"{len(clients.sent)} files; answers: {', '.join(f'{count} of {status}' for status, count in answers)}",)
-    told += (*notes, *lost, *twice, *wrong, *hung)
+    counted = ", ".join(f"{count} of {status}" for status, count in sorted(Counter(clients.statuses).items()))
+    told = (f"{len(clients.sent)} files; answers: {counted}", *notes, *lost, *twice, *wrong, *hung)
     return Verdict(len(notes), len(lost), len(twice), len(wrong), len(hung), 0, told)
