@@ -27,6 +27,7 @@ pytestmark = pytest.mark.broker
 REPLICAS = ("serve-a", "serve-b", "serve-c")
 
 
+@pytest.mark.timeout(7200)  # the long form
 def test_any_replica_answers_as_it_is_described(
     tmp_path: Path, postgresql: Path, bucket: Bucket, pytestconfig: pytest.Config
 ) -> None:

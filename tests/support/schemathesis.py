@@ -37,7 +37,7 @@ def assert_conforms(
     (folder / "hooks.py").write_text(_HOOKS)
     tool = ("tool", "run", "--from", "schemathesis==4.32.5", "schemathesis", "--config-file", "schemathesis.toml")
     checks = ("--checks", "all", "--exclude-checks", "positive_data_acceptance")
-    bounds = ("--workers", "1", "--seed", "1", "--request-timeout", "60", "--no-color")
+    bounds = ("--workers", "1", "--seed", "1", "--request-timeout", "60", "--max-response-time", "60", "--no-color")
     headers = ("--header", f"Authorization: Bearer {TOKEN}")
     how = (*headers, *checks, *bounds, *options)
     said = ran(UV, *tool, "run", f"{address}/openapi.json", *how, folder=folder, seconds=seconds)
