@@ -77,7 +77,7 @@ class Clients:
         self.deliveries: set[str] = set()
         self.hung: list[str] = []
         self.failures: set[str] = set()
-        """Answers that say more than that the gateway is unavailable."""
+        """Answers that say more than that the gateway is unavailable, or that something is gone."""
         self.statuses: list[int] = []
         """The status of each answer."""
         self._threads = [Thread(target=self._run), Thread(target=self._read, args=(Random(f"readers {seed}"),))]
@@ -106,9 +106,10 @@ class Clients:
             sleep(0.02)
 
     def _checked(self, answer: httpx.Response) -> httpx.Response:
-        """Return an answer, after a look at whether a failure is one that a client can wait for."""
+        """Return an answer, after a look at whether a failure is one that a client can wait for. Nothing is ever removed,
+        so nothing may be gone."""
         self.statuses.append(answer.status_code)
-        if answer.status_code >= 500 and not (
+        if answer.status_code in {410, *range(500, 600)} and not (
             answer.status_code == 503
             and answer.headers.get("content-type") == "application/problem+json"
             and answer.headers.get("retry-after", "").isdecimal()

@@ -5,6 +5,7 @@ the journal's batches are read, without bodies. One call reads a limited number 
 """
 
 from functools import cached_property
+from math import inf
 from typing import Final, Literal, NamedTuple
 
 import pyarrow as pa
@@ -13,12 +14,12 @@ import pyarrow.compute as pc
 from app.codecs.sas import correlid
 from app.framing.protocol import Framing
 from app.framing.registry import find_framing
-from app.model.errors import DamagedError, InvalidInputError
+from app.model.errors import DamagedError, InvalidInputError, NotArchived
 from app.model.event import GroupPart, Pieces
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
 from app.model.records import AttachmentRecord
 from app.ports import messages_of
-from app.service.context import ServiceContext
+from app.service.context import ArchiveContext, ServiceContext
 from app.wire import WireError
 
 BATCHES_A_PAGE: Final = 256
@@ -44,8 +45,8 @@ class FoundMessage(NamedTuple):
 class FoundMessages(NamedTuple):
     """Some physical messages in the order of the journal.
 
-    `next` is where to continue; None at the end. `gone` says that some of the attachment's messages are not in the
-    journal: their segments are retired, or damaged.
+    `next` is where to continue; None at the end. It may be in a segment that this process cannot read yet. `gone` says
+    that some of the attachment's messages are not in the journal any more: their segments are retired, or damaged.
     """
 
     items: list[FoundMessage]
@@ -54,7 +55,7 @@ class FoundMessages(NamedTuple):
 
 
 class PhysicalMessages:
-    """The physical messages of one attachment. Raises Gone if the journal has none of its segments."""
+    """The physical messages of one attachment. Raises MessagesGone if the journal has none of its segments any more."""
 
     def __init__(self, record: AttachmentRecord, context: ServiceContext) -> None:
         self._record, self._journal = record, context.journal
@@ -63,10 +64,13 @@ class PhysicalMessages:
         self._header = None if header is None else Position.unpack(header)
         self._first, self._last = Position.unpack(record.first_position), Position.unpack(record.last_position)
         here = range(self._first.segment, self._last.segment + 1)
-        self._segments = [each.number for each in self._journal.segments() if each.number in here]
-        if not self._segments:
+        present = [each.number for each in self._journal.segments()]
+        self._segments = [number for number in present if number in here]
+        self._newest = max(present, default=-1) if isinstance(context, ArchiveContext) else inf
+        if not self._segments and self._last.segment <= self._newest:
             raise MessagesGone
-        self._some_gone = self._first.segment not in self._segments or self._last.segment not in self._segments
+        ends = {self._first.segment, self._last.segment} - {*self._segments}
+        self._some_gone = any(number <= self._newest for number in ends)
 
     @cached_property
     def _stem(self) -> bytes:
@@ -75,8 +79,18 @@ class PhysicalMessages:
 
     def page(self, after: Position | None, limit: int, batches: int = BATCHES_A_PAGE) -> FoundMessages:
         """Return at most `limit` messages from a position on (None: the first). A page may be empty and not the last:
-        it ends after this number of batches."""
-        begin = self._first if after is None else max(after, self._first)
+        it ends after this number of batches. Raises NotArchived if all that follow are in segments that this process
+        cannot read yet."""
+        found = self._readable(self._first if after is None else max(after, self._first), limit, batches)
+        if found.next is not None or self._last.segment <= self._newest:
+            return found
+        following = int(self._newest) + 1
+        if not found.items:
+            raise NotArchived(f"segment {following} of the journal is not archived yet (journal.archive_url)")
+        return found._replace(next=Position(following, 0, 0))
+
+    def _readable(self, begin: Position, limit: int, batches: int) -> FoundMessages:
+        """Return a page of the segments that this process can read."""
         items: list[FoundMessage] = []
         gone, read = self._some_gone, 0
         for segment in (each for each in self._segments if each >= begin.segment):
@@ -100,7 +114,8 @@ class PhysicalMessages:
         return FoundMessages(items, None, gone)
 
     def ends(self, batches: int) -> list[FoundMessage]:
-        """Return the messages in the first and in the last batches, which have most often what is not a part."""
+        """Return the messages in the first and in the last batches, which have most often what is not a part. Raises
+        NotArchived."""
         found = self.page(None, batches * MAX_ROWS_A_BATCH, batches)
         if found.next is None:
             return found.items
@@ -109,7 +124,7 @@ class PhysicalMessages:
 
     def at(self, position: Position) -> FoundMessage:
         """Return the message at a position, with its body. Raises KeyError if it is gone or of another attachment, and
-        DamagedError."""
+        DamagedError and NotArchived."""
         if not self._first <= position <= self._last:
             raise KeyError(position)
         for each in self._in_batch(position.segment, position.batch):

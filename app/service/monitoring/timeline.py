@@ -8,7 +8,7 @@ from itertools import groupby, islice
 from typing import Final, NamedTuple
 
 from app.codecs.sas import correlid
-from app.model.errors import kind_of_reason
+from app.model.errors import NotArchived, kind_of_reason
 from app.model.records import AttachmentRecord, EventRecord, QuarantineRecord
 from app.model.times import to_microseconds, to_time
 from app.service.access.audit import AuditLog, Entry
@@ -68,7 +68,7 @@ def _messages(record: AttachmentRecord, context: ServiceContext) -> Iterator[Mom
         if message.complete_at is not None:
             yield Moment(message.complete_at, "message-complete", f"message {message.id}")
     parts = []
-    with suppress(MessagesGone):
+    with suppress(MessagesGone, NotArchived):
         found = PhysicalMessages(record, context).ends(EDGE_BATCHES)
         counts = [each for each in found if each.kind == "count"]
         parts = [each for each in found if each.kind == "part"]
