@@ -106,8 +106,8 @@ class Clients:
             sleep(0.02)
 
     def _checked(self, answer: httpx.Response) -> httpx.Response:
-        """Return an answer, after a look at whether a failure is one that a client can wait for. Nothing is ever removed,
-        so nothing may be gone."""
+        """Return an answer, after a look at whether a failure is one that a client can wait for. Nothing is ever
+        removed, so nothing may be gone."""
         self.statuses.append(answer.status_code)
         if answer.status_code in {410, *range(500, 600)} and not (
             answer.status_code == 503
