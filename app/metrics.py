@@ -197,7 +197,9 @@ class Metrics(_Declared):
         )
 
     def _declare_tables(self) -> None:
-        self.table_files = self._counter("table_files", "Files of tables that upkeep has joined or removed", "what")
+        self.table_files = self._counter(
+            "table_files", "Files of tables that upkeep has replaced by joined or divided ones, or removed", "what"
+        )
         self.table_upkeep_failing = self._gauge("table_upkeep_failing", "Tables whose last upkeep failed")
         self.table_upkeep_ended = self._gauge(
             "table_upkeep_ended_timestamp_seconds", "When the last upkeep of all tables ended; 0 for never"

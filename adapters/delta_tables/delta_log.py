@@ -11,7 +11,7 @@ Source: Delta transaction log protocol, "Delta Log Entries" and "Actions".
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from threading import Lock
 from types import MappingProxyType
@@ -40,6 +40,7 @@ _CONFIGURATION = {_RETENTION: "interval 1 hours"}
 seconds, and everyone who opens the table lists them all."""
 _FEATURES = frozenset(delta_schema.PROTOCOL["writerFeatures"])
 _ENGINE = "attachment-gateway"
+_TIME = pa.timestamp("us", "UTC")
 
 READING_ATTEMPTS = 3
 """Reads are repeated: after a reader has listed the log's files, another process may write a checkpoint and delete
@@ -50,13 +51,22 @@ T = TypeVar("T")
 
 class ActiveFile(NamedTuple):
     """A file of a version. `modified_at` is in milliseconds. `least_received` is the least `received_at` in it (µs),
-    None if unknown."""
+    `sources` are bounds of its sources, None if unknown."""
 
     path: str
     size: int
     rows: int
     modified_at: int
     least_received: int | None
+    sources: tuple[str, str] | None = None
+
+
+class ColumnBounds(NamedTuple):
+    """The least and the greatest value of a column in each file, and its number of nulls; null if unknown."""
+
+    least: pa.Array
+    greatest: pa.Array
+    nulls: pa.Array
 
 
 class Snapshot:
@@ -113,20 +123,45 @@ class Snapshot:
 
     def files(self) -> list[ActiveFile]:
         """Return the files in the order in which they were added."""
-        found = pa.table(self.delta.get_add_actions(flatten=True)).to_pylist()
-        files = []
-        for each in found:
-            least = each.get("min.received_at")
-            if least is not None and not isinstance(least, int):
-                least = pa.scalar(least, pa.timestamp("us", "UTC")).value
-            size, rows, modified_at = each["size_bytes"], each["num_records"], each["modification_time"]
-            files.append(ActiveFile(unquote(each["path"]), size, rows, modified_at, least))
-        return sorted(files, key=lambda file: (file.modified_at, file.path))
+        found = self._added()
+        columns = [found[name].to_pylist() for name in ("path", "size_bytes", "num_records", "modification_time")]
+        received: list[int | None] = [None] * found.num_rows
+        if "min.received_at" in found.column_names:
+            received = found["min.received_at"].cast(_TIME).cast(pa.int64()).to_pylist()
+        sources: list[tuple[str, str] | None] = [None] * found.num_rows
+        if {"min.source", "max.source"} <= {*found.column_names}:
+            limits = zip(found["min.source"].to_pylist(), found["max.source"].to_pylist(), strict=True)
+            sources = [None if None in pair else pair for pair in limits]
+        return [ActiveFile(unquote(path), *others) for path, *others in zip(*columns, received, sources, strict=True)]
+
+    def bounds(self, names: Collection[str] | None = None) -> dict[str, ColumnBounds]:
+        """Return what the log says of the columns of these names, of all if None, in the order of `files`."""
+        found = self._added()
+        there = {name.partition(".")[2] for name in found.column_names if name.startswith(("min.", "null_count."))}
+
+        def column(name: str) -> pa.Array:
+            is_known = name in found.column_names
+            return found[name].combine_chunks() if is_known else pa.nulls(found.num_rows)
+
+        return {
+            name: ColumnBounds(column(f"min.{name}"), column(f"max.{name}"), column(f"null_count.{name}"))
+            for name in self.stored_schema().names
+            if name in there and (names is None or name in names)
+        }
+
+    def stored_schema(self) -> pa.Schema:
+        """Return the columns as they are in the files."""
+        return pa.schema(self.delta.schema().to_arrow())
 
     def last_time(self) -> int:
         """Return the latest time of a file in milliseconds; 0 without files."""
         times = pa.table(self.delta.get_add_actions(flatten=True))["modification_time"]
         return int(pc.max(times).as_py() or 0)
+
+    def _added(self) -> pa.Table:
+        """Return the log's entries of the files, in the order in which they were added."""
+        found = pa.table(self.delta.get_add_actions(flatten=True))
+        return found.sort_by([("modification_time", "ascending"), ("path", "ascending")])
 
     def _queried(self, query: Callable[[], T]) -> T:
         """Return the result of a query that reads the log, while another process may write a checkpoint."""

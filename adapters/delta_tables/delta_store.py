@@ -1,29 +1,27 @@
 """A `TableStore` of Delta tables."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import structlog
 from deltalake.exceptions import DeltaError
-from pyarrow.dataset import Dataset, FileSystemDataset
 
-from adapters.delta_tables import delta_log, delta_schema, table_folders
+from adapters.delta_tables import delta_log, delta_schema, source_division, table_folders
+from adapters.delta_tables.bounded_dataset import BoundedDataset
 from adapters.delta_tables.delta_log import ActiveFile, Snapshot, SnapshotCache
-from adapters.delta_tables.statistics import COLUMNS, statistics
+from adapters.delta_tables.row_files import ROW_GROUP_BYTES, writing
 from adapters.delta_tables.table_storage import BucketStorage, LocalStorage, TableStorage
 from app.model.errors import GatewayError
-from app.ports import TableFile, TableVersion
+from app.ports import FILES_BY_SOURCE, OpenTable, TableFile, TableVersion
 
-ROW_GROUP_BYTES = 32 << 20
-ROW_GROUP_ROWS = 1 << 20
 ROWS_A_BATCH = 16_384
 CELLS_A_BATCH = 4 << 20
 """The limit of cells in a batch: batches of wide tables have fewer rows."""
@@ -38,6 +36,7 @@ JOIN_EVERY = 32
 KEPT_SNAPSHOTS = 1024
 """The number of tables whose newest version stays in memory between two commits."""
 RECEIVED_AT = "received_at"
+SOURCE = "source"
 
 _REMOTE_SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
 
@@ -72,10 +71,7 @@ class DeltaTables:
         return schema
 
     def describe(self, name: str) -> TableVersion:
-        snapshot = self._snapshot(name)
-        modified, files = snapshot.modified_at(), snapshot.files()
-        rows, size = sum(file.rows for file in files), sum(file.size for file in files)
-        return TableVersion(name, snapshot.version, rows, len(files), size, modified)
+        return _described(name, self._snapshot(name))
 
     def reached(self, name: str, application: str) -> int | None:
         known = self._newest(name)
@@ -94,22 +90,10 @@ class DeltaTables:
         return self._storage.location(table_folders.folder(name))
 
     def write(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TableFile:
-        path = f"{uuid4()}.zstd.parquet"
-        whole = f"{table_folders.folder(name)}/{path}"
-        stored = delta_schema.stored_schema(schema)
-        collector: list[pq.FileMetaData] = []
-        nans: set[str] = set()
-        with self._storage.create(whole) as file:
-            options = {"compression": "zstd", "compression_level": 1, "store_schema": False}
-            with pq.ParquetWriter(file, stored, metadata_collector=collector, **options) as writer:
-                for group in _row_groups(stored, batches):
-                    nans.update(
-                        field.name
-                        for field in list(group.schema)[:COLUMNS]
-                        if pa.types.is_floating(field.type) and pc.any(pc.is_nan(group[field.name])).as_py()
-                    )
-                    writer.write_table(group, row_group_size=max(1, group.num_rows))
-        return TableFile(path, self._storage.size(whole), collector[0].num_rows, statistics(collector[0], nans))
+        with writing(self._storage, table_folders.folder(name), schema) as written:
+            for batch in batches:
+                written.rows.add(batch)
+        return written.file
 
     def commit(
         self, name: str, schema: pa.Schema, files: Sequence[TableFile], application: str, transaction: int
@@ -171,18 +155,19 @@ class DeltaTables:
             schema = pa.schema([schema.field(column) for column in columns], schema.metadata)
         return self._read(name, schema, snapshot.files())
 
-    def dataset(self, name: str) -> Dataset:
-        """Return a table's dataset, with its files in the order in which they were added."""
-        snapshot = self._snapshot(name)
-        try:
-            found = snapshot.delta.to_pyarrow_dataset()
-        except (DeltaError, OSError) as error:
-            raise GatewayError(f"the table {name!r} cannot be read: {error}") from error
-        order = {file.path: at for at, file in enumerate(snapshot.files())}
-        fragments = sorted(found.get_fragments(), key=lambda fragment: order[fragment.path])
-        return FileSystemDataset(fragments, found.schema, found.format, found.filesystem)
+    def open(self, name: str, excluding: Collection[str] | None = None) -> OpenTable:
+        """Return the newest version, with its files in the order in which they were added."""
+        known = self._snapshot(name)
+        version = _described(name, known)
+        location = self._storage.location(table_folders.folder(name))
+        dataset = BoundedDataset.of(location, known.stored_schema(), known.files(), known.bounds(excluding))
+        return OpenTable(version, known.schema(), dataset)
 
     def compact(self, name: str, most: int | None = None) -> int:
+        joined = self._join_small(name, most)
+        return joined if joined and most is not None else joined + self._divide_large(name, most)
+
+    def _join_small(self, name: str, most: int | None) -> int:
         for _ in range(ATTEMPTS):
             snapshot = self._snapshot(name)
             schema = snapshot.schema()
@@ -193,6 +178,47 @@ class DeltaTables:
             if self._join(name, schema, joined):
                 return sum(map(len, joined))
         raise _busy(name)
+
+    def _divide_large(self, name: str, most: int | None) -> int:
+        """Divide files that are not small among sources, at most `most` windows of them. Return how many were replaced.
+        A later call goes on where another process has replaced one of the files meanwhile."""
+        snapshot = self._snapshot(name)
+        schema = snapshot.schema()
+        if SOURCE not in schema.names or schema.field(SOURCE).type != pa.string():
+            return 0
+        large = [file for file in snapshot.files() if file.size >= SMALL_FILE]
+        divided = (self._divide(name, schema, window) for window in source_division.windows(large, FILES_BY_SOURCE))
+        return sum(islice(filter(None, divided), most))
+
+    def _divide(self, name: str, schema: pa.Schema, files: Sequence[ActiveFile]) -> int:
+        """Replace neighbouring files by others with fewer sources each. Return their number, 0 if they stay."""
+        most = max(1, min(len(files), sum(file.size for file in files) // (2 * SMALL_FILE)))
+        places = source_division.division([self._sources(name, schema, file) for file in files], most)
+        if not places:
+            return 0
+        numbers = range(1 + max(number for place in places for number in place.values()))
+        with ExitStack() as stack:
+            folder, group_bytes = table_folders.folder(name), ROW_GROUP_BYTES // 2
+            opened = [stack.enter_context(writing(self._storage, folder, schema, group_bytes)) for _ in numbers]
+            for file, place in zip(files, places, strict=True):
+                sources, goes_to = pa.array([*place], pa.string()), pa.array([*place.values()], pa.int64())
+                for batch in self._read(name, schema, [file]):
+                    goes = goes_to.take(pc.index_in(batch.column(SOURCE), sources))
+                    for number in pc.unique(goes).to_pylist():
+                        opened[number].rows.add(batch.filter(pc.equal(goes, number)))
+        actions = [
+            *(delta_log.removed(file, is_change=False) for file in files),
+            *(delta_log.moved(each.file, files[at - len(opened)]) for at, each in enumerate(opened)),
+        ]
+        return len(files) if self._replaced(name, files, "OPTIMIZE", actions) else 0
+
+    def _sources(self, name: str, schema: pa.Schema, file: ActiveFile) -> dict[str | None, int]:
+        """Return the number of rows of each source in a file."""
+        found: Counter[str | None] = Counter()
+        for batch in self._read(name, pa.schema([schema.field(SOURCE)]), [file]):
+            for each in pc.value_counts(batch.column(SOURCE)).to_pylist():
+                found[each["values"]] += each["counts"]
+        return found
 
     def _join(self, name: str, schema: pa.Schema, joined: Sequence[Sequence[ActiveFile]]) -> bool:
         """Replace each of these groups of files by one file in its place. Return False when another process has
@@ -359,6 +385,12 @@ class DeltaTables:
                         yield delta_schema.with_types(batch, schema)
 
 
+def _described(name: str, known: Snapshot) -> TableVersion:
+    modified, files = known.modified_at(), known.files()  # the time may switch to a newer version
+    rows, size = sum(file.rows for file in files), sum(file.size for file in files)
+    return TableVersion(name, known.version, rows, len(files), size, modified)
+
+
 def _storage(url: str | Path) -> TableStorage:
     parts = urlsplit(str(url))
     if isinstance(url, Path) or "://" not in url:
@@ -368,20 +400,6 @@ def _storage(url: str | Path) -> TableStorage:
     if parts.scheme in _REMOTE_SCHEMES:
         return BucketStorage(url)
     raise ValueError(f"unknown table store URL {url}; give a path, or a URL with file, s3, gs or az")
-
-
-def _row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    group: list[pa.RecordBatch] = []
-    size = rows = 0
-    for batch in batches:
-        group.append(delta_schema.with_types(batch, schema))
-        size += batch.nbytes
-        rows += batch.num_rows
-        if size >= ROW_GROUP_BYTES or rows >= ROW_GROUP_ROWS:
-            yield pa.Table.from_batches(group, schema)
-            group, size, rows = [], 0, 0
-    if group:
-        yield pa.Table.from_batches(group, schema)
 
 
 def _received_from(batches: Iterable[pa.RecordBatch], time: int) -> Iterator[pa.RecordBatch]:

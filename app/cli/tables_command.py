@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
@@ -16,10 +16,7 @@ from app.cli.line_tables import ListColumn, ListTable, print_list
 from app.cli.terminal import Failure, Json, err, facts, out, print_json, size, table
 from app.model.errors import GatewayError
 from app.model.times import to_microseconds, to_time
-from app.ports import TableStore, TableVersion
-
-if TYPE_CHECKING:
-    from app.service.tables.table_reader import OpenTable
+from app.ports import OpenTable, TableStore, TableVersion
 
 ROWS_SHOWN = 100
 
@@ -169,10 +166,10 @@ def sql(
 
 @tables.command()
 def compact(name: SomeName = None, *, config: Config = None, place: Place = None) -> None:
-    """Join small files of tables, so that reading is faster."""
+    """Join small files of tables, and divide large ones among sources, so that reading is faster."""
     with _opened(config, place) as store:
         for each in _chosen(store, name):
-            err.print(f"{each}: {store.compact(each):,} files joined", markup=False, highlight=False)
+            err.print(f"{each}: {store.compact(each):,} files replaced", markup=False, highlight=False)
 
 
 @tables.command()
@@ -201,13 +198,31 @@ def vacuum(
     name: SomeName = None,
     *,
     older_than: Annotated[
-        str, typer.Option(help="Keep files used by table versions younger than this; running readers may need them.")
-    ] = "7d",
+        str | None,
+        typer.Option(
+            help="Keep files used by table versions younger than this. Default, and least: tables.keep_replaced."
+        ),
+    ] = None,
+    no_retention_check: Annotated[
+        bool,
+        typer.Option(
+            "--no-retention-check",
+            help="Allow a shorter time. Readers of older versions fail then, and a batch that runs loses its files.",
+        ),
+    ] = False,
     config: Config = None,
     place: Place = None,
 ) -> None:
     """Delete files left behind by compact and retain."""
-    kept = age("--older-than", older_than)
+    least = read(config).tables.keep_replaced
+    kept = least if older_than is None else age("--older-than", older_than)
+    if kept < least and not no_retention_check:
+        raise Failure(
+            f"--older-than {older_than} is shorter than tables.keep_replaced, {least / timedelta(hours=1):g}h: whoever "
+            "reads an older version would fail, and a batch that is running would lose the files that it has written",
+            f"Give {least / timedelta(hours=1):g}h or more. Or end all readers and the pipeline, and add "
+            "--no-retention-check.",
+        )
     with _opened(config, place) as store:
         for each in _chosen(store, name):
             removed = store.vacuum(each, kept.total_seconds())
@@ -250,7 +265,7 @@ def _opened(config: Path | None, place: str | None) -> Iterator[TableStore]:
         raise Failure(str(error)) from error
 
 
-def _table(store: TableStore, name: str) -> "OpenTable":
+def _table(store: TableStore, name: str) -> OpenTable:
     from app.service.tables.table_reader import open_table  # noqa: PLC0415 - needs more of Arrow than other commands do
 
     try:

@@ -41,10 +41,20 @@ from app.ports.journal import (
     messages_of,
 )
 from app.ports.span_exporter import Span, SpanExporter, SpanExporterPlugin
-from app.ports.table_store import IcebergPlugin, IcebergTables, TableFile, TableStore, TableStorePlugin, TableVersion
+from app.ports.table_store import (
+    FILES_BY_SOURCE,
+    IcebergPlugin,
+    IcebergTables,
+    OpenTable,
+    TableFile,
+    TableStore,
+    TableStorePlugin,
+    TableVersion,
+)
 from app.ports.transport import DeliveryProgress, Intake, Receiver, Sender, SendFailed, TransportPlugin
 
 __all__ = [
+    "FILES_BY_SOURCE",
     "JOURNAL_SCHEMA",
     "NEWEST_FIRST",
     "PACKED_AT_ONCE",
@@ -75,6 +85,7 @@ __all__ = [
     "ListingCatalog",
     "ObjectWriter",
     "OpenSegment",
+    "OpenTable",
     "Packed",
     "Page",
     "PlacedBodies",

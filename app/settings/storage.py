@@ -78,9 +78,10 @@ class ContentSettings(Section):
 class TableSettings(Section):
     """Where tables of data sets lie, and whether the gateway also offers them as an Iceberg REST catalog.
 
-    Every `upkeep`, the gateway joins small files of all tables, shortens their logs, and deletes files that were
-    replaced longer than `keep_replaced` ago. That is a day at least, longer than any batch takes from writing a file
-    to committing it, and a week at most: Delta's checkpoints do not name replaced files for longer.
+    Every `upkeep`, the gateway joins small files of all tables, divides large ones among sources, shortens their logs,
+    and deletes files that were replaced longer than `keep_replaced` ago. That is a day at least, longer than any batch
+    takes from writing a file to committing it, and a week at most: Delta's checkpoints do not name replaced files for
+    longer.
     """
 
     url: str | None = None

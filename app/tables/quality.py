@@ -60,7 +60,8 @@ SCHEMA = pa.schema(
 )
 
 _HOUR = SCHEMA.field("hour").type
-_KEY = ("source", "hour")
+KEY = ("source", "hour")
+"""The columns for whose values increments are added up."""
 _GREATEST = ("longest_seconds",)
 _SUMMED_AT_ONCE = 10_000
 
@@ -89,10 +90,10 @@ def increments(rows: pa.Table) -> Iterator[Increment]:
 def summed(batches: Iterable[pa.RecordBatch]) -> pa.Table:
     """Return the rows of the table summed to one row for each source and hour, in this order."""
     rows = pa.Table.from_batches(batches, SCHEMA)
-    how = [(name, "max" if name in _GREATEST else "sum") for name in SCHEMA.names if name not in _KEY]
-    grouped = rows.group_by(list(_KEY)).aggregate(how).rename_columns({f"{name}_{word}": name for name, word in how})
+    how = [(name, "max" if name in _GREATEST else "sum") for name in SCHEMA.names if name not in KEY]
+    grouped = rows.group_by(list(KEY)).aggregate(how).rename_columns({f"{name}_{word}": name for name, word in how})
     micros = pc.round(pc.multiply(grouped["seconds_to_complete"], _MICROS))
     seconds = pc.divide(micros, _MICROS)  # rounded, so that the order of the additions does not matter
     at = grouped.schema.get_field_index("seconds_to_complete")
     whole = grouped.set_column(at, "seconds_to_complete", seconds).select(SCHEMA.names).cast(SCHEMA)
-    return whole.sort_by([(name, "ascending") for name in _KEY])
+    return whole.sort_by([(name, "ascending") for name in KEY])

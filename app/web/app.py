@@ -12,6 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import BaseRoute
 
 from app.service.access.audit import FILE_BYTES, AuditLog, Repeats
 from app.service.access.authentication import Authenticator
@@ -19,7 +20,7 @@ from app.service.access.signed_links import SECRET_BYTES, SECRET_NAME, Links
 from app.service.access.token_buckets import Rates
 from app.service.conversion import Conversions
 from app.service.gateway import Gateway
-from app.settings import Oidc, Role, Settings
+from app.settings import Oidc, Role
 from app.web import problems
 from app.web.access.audit_trail import AuditMiddleware
 from app.web.access.operations import OPERATIONS
@@ -131,19 +132,6 @@ _CORS: dict[str, Any] = {
 }
 
 
-@cache
-def _api() -> APIRouter:
-    """Return the routes of all resources. They are the same for every gateway, and take long to put together."""
-    api = APIRouter(
-        prefix=API,
-        dependencies=[Depends(authorize), Depends(only_known_parameters)],
-        responses=problems.responses("unauthorized", "forbidden", "cross-origin", "rate-limited", "request-timeout"),
-    )
-    for resource in _RESOURCES:
-        api.include_router(resource.router)
-    return api
-
-
 def create_app(gateway: Gateway) -> FastAPI:
     """Return the REST application of a gateway; the caller starts and stops the gateway."""
 
@@ -192,13 +180,12 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.captures = 0
     _add_middleware(app, gateway, audit, repeats)
     if is_serving:
-        _add_routes(app, gateway.settings)
+        app.routes.extend(routes(has_iceberg=gateway.settings.tables.iceberg))
         documentation.install(app)
     else:
         app.add_middleware(OtherRoleMiddleware, paths=(*HEALTH_PATHS, METRICS_PATH), roles=gateway.settings.roles)
         app.include_router(health.router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    _require_operations(app)
     return app
 
 
@@ -222,22 +209,30 @@ def _add_middleware(app: FastAPI, gateway: Gateway, audit: AuditLog, repeats: Re
     app.add_middleware(FairQueueMiddleware)
 
 
-def _add_routes(app: FastAPI, settings: Settings) -> None:
-    app.include_router(_api())
-    app.include_router(sign_in.router)
-    app.include_router(documentation.router)
-    app.include_router(console.router)
-    if settings.tables.iceberg:
-        app.include_router(iceberg.router)
-    app.include_router(health.router)
+@cache
+def routes(*, has_iceberg: bool) -> list[BaseRoute]:
+    """Return the routes of an application, which all applications of this process share.
 
-
-def _require_operations(app: FastAPI) -> None:
-    """Raise KeyError for a route without an operation, whose callers nobody could check."""
-    for route in iter_route_contexts(app.routes):
+    FastAPI works out the parameters of each route of a router that is included, which takes a second of a core. Raises
+    KeyError for a route without an operation, whose callers nobody could check.
+    """
+    api = APIRouter(
+        prefix=API,
+        dependencies=[Depends(authorize), Depends(only_known_parameters)],
+        responses=problems.responses("unauthorized", "forbidden", "cross-origin", "rate-limited", "request-timeout"),
+    )
+    for resource in _RESOURCES:
+        api.include_router(resource.router)
+    whole = APIRouter()
+    for router in (api, sign_in.router, documentation.router, console.router, health.router):
+        whole.include_router(router)
+    if has_iceberg:
+        whole.include_router(iceberg.router)
+    for route in iter_route_contexts(whole.routes):
         original = route.original_route
         if isinstance(original, APIRoute):
             OPERATIONS[original.operation_id or f"{original.path} has no operation_id"]
+    return whole.routes
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:

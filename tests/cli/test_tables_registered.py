@@ -53,14 +53,14 @@ def test_one_command_registers_all_tables(run: Run, spark: SparkSession, tmp_pat
             QUALITY: "attachment_gateway.quality",
         }.items():
             found = spark.table(table).toArrow()
-            expected = store.dataset(name).to_table()
+            expected = store.open(name).dataset.to_table()
             assert found.column_names == expected.column_names
             assert found.cast(expected.schema).equals(expected), table
         assert "Who came" in str(spark.sql("DESCRIBE EXTENDED clinic.visits").collect())
     finally:
         for schema in ("clinic", "work", "_a_b_", "attachment_gateway"):
             spark.sql(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
-    assert store.dataset("CLINIC.VISITS").count_rows() == 5, "external tables keep their files"
+    assert store.open("CLINIC.VISITS").dataset.count_rows() == 5, "external tables keep their files"
 
 
 def test_delta_statements_are_sql_that_needs_only_deltas_library(spark: SparkSession, tmp_path: Path) -> None:

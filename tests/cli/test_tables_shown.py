@@ -368,13 +368,13 @@ def test_sql_keeps_to_its_memory(run: Run, shown: Built, monkeypatch: pytest.Mon
 
 def test_sql_opens_what_it_needs(shown: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    dataset = shown.tables.dataset
+    real = shown.tables.open
 
-    def opening(name: str) -> Any:
+    def opening(name: str, *given: Any) -> Any:
         opened.append(name)
-        return dataset(name)
+        return real(name, *given)
 
-    monkeypatch.setattr(shown.tables, "dataset", opening)
+    monkeypatch.setattr(shown.tables, "open", opening)
     with answered(shown.tables, "FROM work.pupils", "1GB") as answer:
         assert sum(batch.num_rows for batch in answer.batches) == 6
     assert opened == ["WORK.PUPILS"]
@@ -393,11 +393,31 @@ def test_compact_and_vacuum(run: Run, tmp_path: Path) -> None:
     files = set((built.folder / "WORK.PUPILS").glob("*.parquet"))
     assert len(files) == 3
     where = ("--tables", built.folder)
-    assert run("tables", "compact", *where).err == "WORK.PUPILS: 3 files joined\n"
+    assert run("tables", "compact", *where).err == "WORK.PUPILS: 3 files replaced\n"
     assert built.tables.describe("WORK.PUPILS").files == 1
     assert run("tables", "vacuum", "work.pupils", *where).err == "WORK.PUPILS: 0 files removed\n"
-    assert run("tables", "vacuum", "--older-than", "0s", *where).err == "WORK.PUPILS: 3 files removed\n"
+    assert run("tables", "vacuum", "--older-than", "8d", *where).err == "WORK.PUPILS: 0 files removed\n"
+    short = ("tables", "vacuum", "--older-than", "0s")
+    assert run(*short, "--no-retention-check", *where).err == "WORK.PUPILS: 3 files removed\n"
     assert len(run("tables", "head", "WORK.PUPILS", "--csv", "-n", "20", *where).out.splitlines()) == 10
+
+
+def test_vacuum_leaves_what_readers_and_batches_need(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = Built(tmp_path)
+    for _ in range(3):
+        built.append(pupils())
+    older = built.tables.open("WORK.PUPILS").dataset
+    built.tables.compact("WORK.PUPILS")
+    where = ("--tables", built.folder)
+    for given in ("0s", "1h", "6d23h"):
+        result = run("tables", "vacuum", "--older-than", given, *where)
+        assert (result.code, "files removed" in result.err) == (1, False)
+        assert f"--older-than {given} is shorter than tables.keep_replaced, 168h" in " ".join(result.err.split())
+        assert "--no-retention-check" in result.err
+    assert older.to_table().num_rows == 9
+    monkeypatch.setenv("ATTACHMENT_GATEWAY_TABLES__KEEP_REPLACED", "36h")
+    assert "keep_replaced, 36h" in " ".join(run("tables", "vacuum", "--older-than", "1d", *where).err.split())
+    assert run("tables", "vacuum", "--older-than", "2d", *where).err == "WORK.PUPILS: 0 files removed\n"
 
 
 def test_retain(run: Run, tmp_path: Path) -> None:

@@ -96,14 +96,14 @@ class TableContract:
     def test_gives_a_version_as_a_dataset(self, tables: TableStore) -> None:
         put(tables, "T", numbered(3, 1), 1)
         put(tables, "T", numbered(2), 2)
-        dataset = tables.dataset("T")
+        dataset = tables.open("T").dataset
         put(tables, "T", numbered(4), 3)
         assert dataset.to_table(columns=["n"]).to_pydict() == {"n": [3, 1, 2]}
         assert dataset.to_table(filter=pc.field("n") > 2)["n"].to_pylist() == [3]
 
     def test_knows_no_other_table(self, tables: TableStore) -> None:
         put(tables, "T", numbered(1), 1)
-        asked = (tables.schema, tables.describe, tables.rows, tables.dataset, tables.location, tables.compact)
+        asked = (tables.schema, tables.describe, tables.rows, tables.open, tables.location, tables.compact)
         for ask in (*asked, lambda name: tables.retain(name, 0), lambda name: tables.vacuum(name, 0)):
             with pytest.raises(KeyError):
                 ask("t")
@@ -139,7 +139,7 @@ class TableContract:
         assert numbers(tables, "T") == []
         assert tables.commit("T", schema, [written(tables, "T", numbered(n)) for n in range(5)], APP, 2)
         assert content(tables, "T")["n"].to_pylist() == [0, 1, 2, 3, 4]
-        assert tables.dataset("T").to_table()["n"].to_pylist() == [0, 1, 2, 3, 4]
+        assert tables.open("T").dataset.to_table()["n"].to_pylist() == [0, 1, 2, 3, 4]
         described = tables.describe("T")
         assert (described.name, described.version, described.rows, described.files) == ("T", 1, 5, 5)
         assert described.size > 0

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.broker
 
 TOPIC = "sas/landing"
 SPARK = (
-    'assembler = "spark"\n[journal]\nsegment_age = "1s"\n[pipeline]\ntrigger = "1s"\n[content]\nsettle_after = "1s"\n'
+    'assembler = "spark"\n[journal]\nsegment_age = "1s"\n[pipeline]\ntrigger = "2s"\n[content]\nsettle_after = "1s"\n'
 )
 PATIENCE = 150.0
 
@@ -31,7 +31,7 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 @pytest.mark.timeout(900)
 def test_what_lands_is_assembled_by_spark_shown_by_the_gateway_and_heals(broker: Mosquitto, tmp_path: Path) -> None:
     program = Program(Random(1))
-    early, late = mixed(program, 12), mixed(program, 9)
+    early, late = mixed(program, 6), mixed(program, 4)
     large = binary_file(program, "begun.bin", program.random.randbytes(300_000))
     begun = message(program, [large])
     settings = mqtt_source("sas", broker.port, TOPIC)

@@ -13,6 +13,8 @@ from tests.faults.scenarios import SCENARIOS, SHORT, run
 pytestmark = pytest.mark.broker
 
 SEED = "short"
+FAULTS_OF_REPLICAS = 6
+"""Fewer than there are kinds: each takes some ten seconds. `make faults` has them all."""
 
 
 @pytest.mark.timeout(1200)  # ten starts and more take long on a busy machine
@@ -36,7 +38,7 @@ def test_a_pipeline_killed_in_its_commit_loses_nothing(tmp_path: Path, verdicts:
 
 @pytest.mark.timeout(1200)
 def test_a_divided_gateway_whose_processes_end_loses_nothing(tmp_path: Path, verdicts: list[Verdict]) -> None:
-    verdict = replicas.run(SEED, tmp_path)
+    verdict = replicas.run(SEED, tmp_path, FAULTS_OF_REPLICAS)
     verdicts.append(verdict)
     assert verdict.faults
     assert verdict.is_kept, "\n".join((verdict.line, *verdict.notes))

@@ -41,7 +41,7 @@ FEW_KILLS = ("at work", "one table", "all tables")
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mixed") / "journal"
-    mixed_journal.write(folder, mixed_journal.traffic(Random(2024), 24, LARGEST))
+    mixed_journal.write(folder, mixed_journal.traffic(Random(2024), 12, LARGEST))
     return folder
 
 
@@ -114,7 +114,7 @@ def test_a_driver_killed_at_any_moment_loses_nothing_and_does_nothing_twice(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     journal, streamed, whole = tmp_path / "journal", tmp_path / "stream", tmp_path / "batch"
-    mixed_journal.write(journal, mixed_journal.traffic(Random(7), 18, 40 * MIB))
+    mixed_journal.write(journal, mixed_journal.traffic(Random(7), 8, 20 * MIB))
     for moment in KILLS if "KILLS" in os.environ else FEW_KILLS:
         died = _drive(streamed, journal, moment, str(KILLS[moment]))
         assert died.returncode == -signal.SIGKILL, died.stderr[-4000:]

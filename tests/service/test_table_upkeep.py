@@ -79,7 +79,7 @@ def test_joins_files_removes_what_was_replaced_long_ago_and_shortens_the_log(
     days_ago(5, monkeypatch, tables, lambda: tables.compact("T"))
     days_ago(4, monkeypatch, tables, grow(15, 19))
     assert len(data_files(tables, "T")) == 10 + 1 + 5 + 1 + 4
-    older = tables.dataset("T")
+    older = tables.open("T").dataset
     with capture_logs() as logs:
         upkeep(context, tables).step()
     assert {log["event"]: log["files"] for log in logs} == {"table_compacted": 5, "table_vacuumed": 10}

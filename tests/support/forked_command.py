@@ -7,6 +7,7 @@ standard files. It answers with the command's exit status. It ends when its stan
 """
 
 import atexit
+import gc
 import json
 import os
 import select
@@ -57,6 +58,9 @@ def program() -> Path:
 
 def _answer(path: str) -> None:
     import tests.support.forked_gateway_imports  # noqa: F401, PLC0415 - only in the process to be forked
+
+    gc.collect()
+    gc.freeze()  # forks share what is there, and do not search it for garbage
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests; the program sets its own handler
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -9,6 +9,7 @@ ends.
 """
 
 import atexit
+import gc
 import json
 import os
 import signal
@@ -125,6 +126,9 @@ def _serve(configuration: str, log: str) -> None:
 
 def _answer() -> None:
     import tests.support.forked_gateway_imports  # noqa: F401, PLC0415 - only in the process to be forked
+
+    gc.collect()
+    gc.freeze()  # forks share what is there, and do not search it for garbage
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests; the program sets its own handler
     answer: int | None

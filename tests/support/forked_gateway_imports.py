@@ -15,4 +15,7 @@ import adapters.sql_catalog  # noqa: E402, F401
 import app.cli.application  # noqa: E402
 import app.main  # noqa: E402
 import app.service.sending.framer  # noqa: E402
-import app.web.app  # noqa: E402, F401
+import app.web.app  # noqa: E402
+
+for has_iceberg in (False, True):
+    app.web.app.routes(has_iceberg=has_iceberg)  # FastAPI takes longer for them than for all else of a start

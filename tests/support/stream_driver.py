@@ -28,16 +28,14 @@ MOMENTS = ("at work", "read", "one table", "all tables", "catalog")
 tables is committed, all of them are, and the catalog is as well."""
 
 AT_WORK_SECONDS = 0.7
-BYTES_PER_TRIGGER = 16 << 20
+BYTES_PER_TRIGGER = 8 << 20
 
 
 def settings(folder: Path) -> Settings:
     return Settings.model_validate({"data": folder})
 
 
-def run(
-    folder: Path, journal: Path, moment: str | None = None, batch: int = 0, bytes_per_trigger: int = 8 << 20
-) -> None:
+def run(folder: Path, journal: Path, moment: str | None = None, batch: int = 0) -> None:
     spark = session("stream", SparkSettings("local[2]", "1g", 2))
     job = Job.of(settings(folder), str(journal), in_place=True)
     with closing(SqlCatalog(settings(folder).catalog_url)) as catalog:

@@ -68,7 +68,7 @@ def _sums(added: Sequence[Increment], store: TableStore | None) -> list[Incremen
         hours = pa.array({each.hour for each in added}, SCHEMA.field("hour").type)
         sources = pa.array({each.source for each in added}, pa.string())
         wanted = pc.field("hour").isin(hours) & pc.field("source").isin(sources)
-        found = store.dataset(QUALITY).to_table(columns=SCHEMA.names, filter=wanted)
+        found = store.open(QUALITY).dataset.to_table(columns=SCHEMA.names, filter=wanted)
         rows = summed(found.cast(SCHEMA).to_batches())
     together = rows.set_column(1, "hour", pa.repeat(pa.scalar(0, SCHEMA.field("hour").type), rows.num_rows))
     return [Increment(**(row | {"hour": 0})) for row in summed(together.to_batches()).to_pylist()]

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from app.model.names import library_and_member, plain_library
 from app.plugins import how_to_install
-from app.ports import TableStore
-from app.service.tables.table_reader import OpenTable, open_table
+from app.ports import OpenTable, TableStore
+from app.tables.quality import KEY, QUALITY, summed
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
@@ -170,7 +170,7 @@ def confined(
             _require_reading(database, sql)
             database.execute("SET TimeZone = 'UTC'")
             scans: list[FilesScanned] = []
-            _make_views(database, [open_table(store, name) for name in _meant(names, sql)], scans)
+            _make_views(database, [_opened(store, name) for name in _meant(names, sql)], scans)
             database.execute("SET lock_configuration = true")
             result = database.sql(sql)
             shown = for_arrow(result)
@@ -202,6 +202,12 @@ def _require_reading(database: "DuckDBPyConnection", sql: str) -> None:
         _require_reading(database, _EXPLAIN.sub("", text, count=1))
 
 
+def _opened(store: TableStore, name: str) -> OpenTable:
+    """Return a table. A filter excludes files of increments only by the columns that increments are not summed over:
+    the sum of what each file excludes may be in the result."""
+    return store.open(name, KEY if name == QUALITY else None)
+
+
 def _meant(names: Sequence[str], sql: str) -> list[str]:
     """Return the tables that a query may refer to: those whose name, or member, occurs anywhere in it."""
     if _OF_ALL.search(sql):
@@ -217,7 +223,7 @@ def _make_views(database: "DuckDBPyConnection", tables: Sequence[OpenTable], sca
     views that list tables, for every query.
     """
     for table in tables:
-        relation = database.from_arrow(_sparing(table.dataset, scans))
+        relation = database.from_arrow(_scanned(table, scans))
         relation.project(", ".join(map(_view_column, table.schema))).create_view(table.version.name, replace=False)
     for table in tables:
         name = table.version.name
@@ -229,22 +235,25 @@ def _make_views(database: "DuckDBPyConnection", tables: Sequence[OpenTable], sca
                 database.execute(f"CREATE VIEW {quoted(library)}.{quoted(member)} AS FROM {quoted(name)}")
 
 
-def _sparing(table: "Dataset", scans: list[FilesScanned]) -> "Dataset":
-    """Return the same table with little read-ahead in DuckDB's scans, because DuckDB's memory limit does not cover
-    Arrow's memory. Each scan is added to `scans`.
+def _scanned(table: OpenTable, scans: list[FilesScanned]) -> "Dataset":
+    """Return the rows of a table for DuckDB, with little read-ahead: DuckDB's memory limit does not cover Arrow's
+    memory. Each scan is added to `scans`.
+
+    The table of quality is stored as increments, which are summed when it is scanned.
     """
-    from pyarrow.dataset import FileSystemDataset  # noqa: PLC0415 - takes a quarter of a second to load
+    from pyarrow.dataset import FileSystemDataset, InMemoryDataset  # noqa: PLC0415 - takes a quarter of a second to load
 
-    class Sparing(FileSystemDataset):  # type: ignore[misc]
+    class Scanned(FileSystemDataset):  # type: ignore[misc]
         def scanner(self, **wanted: Any) -> Any:
-            meant = list(self.get_fragments(wanted.get("filter")))
+            meant = list(stored.get_fragments(wanted.get("filter")))
             scans.append(FilesScanned(len(meant), len(self.files)))
-            table = FileSystemDataset(meant, self.schema, self.format, self.filesystem)
-            return table.scanner(**{**_READING_AHEAD, **wanted})
+            read = FileSystemDataset(meant, self.schema, self.format, self.filesystem)
+            if table.version.name == QUALITY:
+                return InMemoryDataset(summed(read.to_batches(**_READING_AHEAD))).scanner(**wanted)
+            return read.scanner(**{**_READING_AHEAD, **wanted})
 
-    if not isinstance(table, FileSystemDataset):
-        return table
-    return Sparing(list(table.get_fragments()), table.schema, table.format, table.filesystem)
+    stored = table.dataset
+    return Scanned(list(stored.get_fragments()), stored.schema, stored.format, stored.filesystem)
 
 
 def _view_column(field: pa.Field) -> str:

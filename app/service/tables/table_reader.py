@@ -1,8 +1,6 @@
 """Tables for reading: found by name, one version at a time."""
 
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,12 +8,9 @@ import pyarrow.compute as pc
 from app.dataset.description import DataSetDescription, contents
 from app.model.message import Position
 from app.model.names import folded
-from app.ports import TableStore, TableVersion
+from app.ports import OpenTable, TableStore, TableVersion
 from app.tables.column_remarks import remarks
 from app.tables.quality import QUALITY, summed
-
-if TYPE_CHECKING:
-    from pyarrow.dataset import Dataset
 
 APPLICATION = "attachment-gateway"
 """The beginning of the applications in the tables' transactions of the pipeline."""
@@ -24,15 +19,6 @@ APPLICATION = "attachment-gateway"
 def application(journal: str) -> str:
     """Return the application of a journal in the tables' transactions. Their numbers are packed positions in it."""
     return f"{APPLICATION}/{journal}"
-
-
-@dataclass(frozen=True, slots=True)
-class OpenTable:
-    """One version of a table: its columns with their metadata, and its rows."""
-
-    version: TableVersion
-    schema: pa.Schema
-    dataset: "Dataset"
 
 
 def outline(store: TableStore, name: str) -> tuple[TableVersion, pa.Schema]:
@@ -76,16 +62,8 @@ def find_name(store: TableStore, name: str) -> str:
 
 def open_table(store: TableStore, name: str) -> OpenTable:
     """Return the newest version of a table, by its name in any case. Raises KeyError when there is none."""
-    exact = find_name(store, name)
-    opened = _open(store, exact)
-    while store.describe(exact).version != opened.version.version:  # another version was committed since
-        opened = _open(store, exact)
-    return opened
-
-
-def _open(store: TableStore, name: str) -> OpenTable:
-    opened = OpenTable(store.describe(name), store.schema(name), store.dataset(name))
-    if name != QUALITY:
+    opened = store.open(find_name(store, name))
+    if opened.version.name != QUALITY:
         return opened
 
     # It is stored as increments.

@@ -1,4 +1,5 @@
-"""Upkeep of the pipeline's tables: small files are joined, files that were replaced are deleted, logs are shortened.
+"""Upkeep of the pipeline's tables: small files are joined and large ones divided among sources, files that were
+replaced are deleted, logs are shortened.
 
 Nothing here needs to be alone. A version of a table is put only if it does not exist, so of two processes that replace
 the same files one gives up, and a commit that comes meanwhile is built upon. Files that a version of the last days
@@ -74,12 +75,12 @@ class TableUpkeep:
         return failing
 
     def _care_for(self, store: TableStore, name: str) -> None:
-        files, joined = self._context.metrics.table_files, 0
+        files, replaced = self._context.metrics.table_files, 0
         while not self._stop.is_set() and (now := store.compact(name, most=1)):
-            joined += now
-        if joined:
-            files.labels("joined").inc(joined)
-            log.info("table_compacted", table=name, files=joined)
+            replaced += now
+        if replaced:
+            files.labels("replaced").inc(replaced)
+            log.info("table_compacted", table=name, files=replaced)
         removed = store.vacuum(name, self._context.settings.tables.keep_replaced.total_seconds())
         if removed:
             files.labels("removed").inc(removed)

@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import Depends
 
 from app.plugins import PluginError
-from app.ports import TableStore
-from app.service.tables.table_reader import OpenTable, are_within, open_table
+from app.ports import OpenTable, TableStore
+from app.service.tables.table_reader import are_within, open_table
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.problems import Problem

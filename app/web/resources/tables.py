@@ -16,10 +16,10 @@ from pydantic import BaseModel, Field
 from app.dataset import side_columns
 from app.model.message import Position
 from app.model.times import to_time
-from app.ports import BadCursor, Page, TableStore, TableVersion
+from app.ports import BadCursor, OpenTable, Page, TableStore, TableVersion
 from app.service.conversion import Slot
 from app.service.conversion.conversion_jobs import TableChanged, write_table
-from app.service.tables.table_reader import OpenTable, described, outline, reached
+from app.service.tables.table_reader import described, outline, reached
 from app.tables.write import OptionError, OutputOptions, TableFormat
 from app.web.dependencies.known_tables import KnownTables, TablesDep
 from app.web.dependencies.request_gateway import BaseDep, PagingDep, add_link_next

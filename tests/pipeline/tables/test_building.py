@@ -17,7 +17,7 @@ from adapters.object_store import ObjectStore
 from app.pipeline.commit.tables import CommittedTable, DataSet, append, commit, plan, table_building, tasks, write
 from app.pipeline.commit.tables.schema_evolution import evolve
 from app.pipeline.commit.tables.table_building import TASK_BYTES, TASK_DATA_SETS
-from app.ports import ContentStore, TableFile, TableStore
+from app.ports import FILES_BY_SOURCE, ContentStore, TableFile, TableStore
 from tests.pipeline.tables.schemas import as_duration, data_set_tables
 from tests.support.tables import field, parquet, pupils, visits
 
@@ -178,6 +178,38 @@ def test_work_is_cut_by_bytes(sizes: list[int], parts: list[int], tables: DeltaT
     (made,) = tasks(plan(tables, sized(*sizes), APP, 1), sized(*sizes))
     assert [len(task.parts) for task in made] == parts
     assert all(len(task.mappings) == 1 for task in made)
+
+
+def test_files_of_a_large_transaction_have_few_sources_each(
+    tables: DeltaTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_building, "TASK_DATA_SETS", 4)
+    of_window, sources = 4 * FILES_BY_SOURCE, 20
+    data_sets = [each._replace(source=f"s{n * 7 % sources:02}") for n, each in enumerate(sized(*[1] * 5 * of_window))]
+    Random(1).shuffle(data_sets)
+    (made,) = tasks(plan(tables, data_sets, APP, 1), data_sets)
+    assert [len(task.parts) for task in made] == [4] * 5 * FILES_BY_SOURCE
+    files = [{part.source for part in task.parts} for task in made]
+    of_source = [sum(f"s{n:02}" in file for file in files) for n in range(sources)]
+    assert max(of_source) <= 5 * 2
+    for number, task in enumerate(made):
+        assert {part.received_at // of_window for part in task.parts} == {number // FILES_BY_SOURCE}
+        assert [*task.parts] == sorted(task.parts, key=lambda part: (part.source, part.received_at))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, TASK_BYTES), st.sampled_from("abc")), min_size=1, max_size=80))
+def test_the_order_by_source_makes_no_more_files(given: list[tuple[int, str]]) -> None:
+    by_time = sized(*(size for size, _ in given))
+    data_sets = [each._replace(source=source) for each, (_, source) in zip(by_time, given, strict=True)]
+    with TemporaryDirectory() as folder:
+        plans = plan(DeltaTables(folder), data_sets, APP, 1)
+    (made,), (before,) = tasks(plans, data_sets), tasks(plans, by_time)
+    assert len(made) <= len(before)
+    assert max(task.size for task in made) <= TASK_BYTES
+    assert sorted(part.attachment for task in made for part in task.parts) == sorted(
+        each.attachment for each in data_sets
+    )
 
 
 def test_many_tables_of_small_data_sets_make_a_file_each(tables: DeltaTables, content: ObjectStore) -> None:

@@ -78,10 +78,10 @@ def test_a_row_has_no_more_values_than_there_may_be_columns(value: bytes) -> Non
     assert [len(row) for row in rows_of(b"[]," + row)] == [0, MOST_COLUMNS]
     with pytest.raises(InvalidInputError, match="row 2: it has 65,535 values; at most 65,534 are read"):
         rows_of(b"[]," + row[:-1] + b"," + value + b"]")
-    with pytest.raises(InvalidInputError, match="row 1: it has 4,000,000 values"):
-        rows_of(b"[" + b",".join([value] * 4_000_000) + b"]")
+    with pytest.raises(InvalidInputError, match="row 1: it has 1,500,000 values"):
+        rows_of(b"[" + b",".join([value] * 1_500_000) + b"]")
 
 
-@pytest.mark.parametrize("text", [']"' * 8_000_000, "\\" * 16_000_000, "],[" * 8_000_000])
+@pytest.mark.parametrize("text", [']"' * 1_500_000, "\\" * 3_000_000, "],[" * 1_500_000])
 def test_a_text_may_be_longer_than_a_piece(text: str) -> None:
     assert rows_of(json.dumps([text]).encode()) == [[text]]

@@ -6,7 +6,8 @@ schemas, of which few differ, and then its tasks are made some at a time.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
+from operator import attrgetter
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 
 from app.model.names import table_name
 from app.pipeline.commit.tables.schema_evolution import FIXED, ColumnMapping, evolve
-from app.ports import ContentStore, TableFile, TableStore
+from app.ports import FILES_BY_SOURCE, ContentStore, TableFile, TableStore
 from app.service.content.stored_content import opened
 from app.service.threads import together
 
@@ -163,7 +164,7 @@ def tasks(plans: Iterable[TablePlan], data_sets: Iterable[DataSet]) -> Iterator[
     coming = (each for each in data_sets if table_name(each.library, each.member) in planned)
     while some := list(islice(coming, DATA_SETS_AT_ONCE)):
         by_table = _by_table(some)
-        yield [_task(planned[table], part) for table, found in by_table.items() for part in _cut(found)]
+        yield [_task(planned[table], part) for table, found in by_table.items() for part in _files(found)]
 
 
 def _by_table(data_sets: Iterable[DataSet]) -> dict[str, list[DataSet]]:
@@ -175,6 +176,16 @@ def _by_table(data_sets: Iterable[DataSet]) -> dict[str, list[DataSet]]:
         table: sorted(found, key=lambda each: (each.received_at, each.attachment))
         for table, found in sorted(by_table.items())
     }
+
+
+def _files(data_sets: Sequence[DataSet]) -> Iterator[list[DataSet]]:
+    """Yield the data sets of each file. Neighbours in the order of reception are divided among sources, unless that
+    makes more files."""
+    by_time = list(_cut(data_sets))
+    for at in range(0, len(by_time), FILES_BY_SOURCE):
+        window = by_time[at : at + FILES_BY_SOURCE]
+        by_source = list(_cut(sorted(chain.from_iterable(window), key=attrgetter("source"))))
+        yield from by_source if len(by_source) <= len(window) else window
 
 
 def _cut(data_sets: Iterable[DataSet]) -> Iterator[list[DataSet]]:
