@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from time import monotonic
 
 import pytest
+from structlog.testing import capture_logs
 
 from adapters.memory import MemoryDestinationSettings, MemorySender
 from app.model.attachment import AttachmentKind, DeliveryState
@@ -222,6 +224,25 @@ def test_an_attempt_that_comes_no_further_than_one_before_it_is_fruitless(world:
         world.step()
         world.clock.advance(400)
     assert (world.now().state, world.now().attempts) == (DeliveryState.FAILED, 3), "two after the first"
+
+
+def test_a_process_that_was_paused_for_longer_than_its_claim_sends_nothing_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own clock tells it, although nobody else has claimed the delivery, and the catalog would let it go on."""
+    sending = world.deliveries.outboxes["partner"]
+    sending._sending = sending._sending._replace(is_alone=False)
+    world.submitted()
+
+    def pause() -> None:
+        now = monotonic() + outbox.HELD_SECONDS
+        monkeypatch.setattr(outbox, "monotonic", lambda: now)
+
+    world.sender.meanwhile = pause
+    with capture_logs() as logs:
+        sending._send_due()
+    assert [each["event"] for each in logs] == ["delivery_claim_lost"]
+    assert (world.now().state, world.now().messages_sent, len(world.sender.taken)) == (DeliveryState.SENDING, 2, 2)
 
 
 class Named(Interrupted):
