@@ -1,7 +1,7 @@
 """Replicas behind a load balancer without sticky sessions, by the OpenAPI description of the gateway.
 
-`--examples 50` is the long form: so many requests of each operation, so many sequences of requests, and all of the
-phases that one process is checked with.
+`--examples 50` is the long form: so many requests of each operation, so many sequences of requests, all operations, and
+all of the phases that one process is checked with.
 """
 
 import os
@@ -24,6 +24,8 @@ from tests.support.subscribe import subscribe
 
 pytestmark = pytest.mark.broker
 
+CHANGING = "^/v1/(deliveries|files|messages|uploads)"
+"""What clients change: the short form asks for nothing else."""
 REPLICAS = ("serve-a", "serve-b", "serve-c")
 
 
@@ -56,10 +58,12 @@ def test_any_replica_answers_as_it_is_described(
         }
         ports = [division[name].port for name in REPLICAS]
         with Spreading(ports, 35) as spreading:
-            phases = "fuzzing,stateful" if examples == 1 else "examples,coverage,fuzzing,stateful"
-            amount = ("--phases", phases, "--max-examples", str(examples))
+            chosen = ("--phases", "fuzzing,stateful", "--include-path-regex", CHANGING)
+            if examples > 1:
+                chosen = ("--phases", "examples,coverage,fuzzing,stateful")
+            amount = (*chosen, "--max-examples", str(examples))
             # A stream of events does not end, and replicas receive nothing.
             besides = ("--exclude-path", "/v1/events", "--exclude-path", "/health/ready/receive")
             options = (*amount, *besides, "--header", "Connection: close")
             assert_conforms(spreading.address, tmp_path, *options, values=values, seconds=240 + 90 * examples)
-    assert min(spreading.counts[port] for port in ports) > 20
+    assert min(spreading.counts[port] for port in ports) > 5
