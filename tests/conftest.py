@@ -53,6 +53,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--seconds", type=float, help="run tests in the order given, and skip those after so many seconds")
     parser.addoption(
+        "--examples",
+        type=int,
+        default=1,
+        help="in tests/end_to_end/test_described_replicas.py, send so many requests of each operation",
+    )
+    parser.addoption(
         "--every-change",
         action="store_true",
         help="in tests/evidence, try every change of what is sent in every dialect, which takes hours",

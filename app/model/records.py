@@ -292,7 +292,8 @@ class DeliveryRecord:
     `cut` has the options of the first attempt, which all others use, too: parts that were split by different options
     do not fit together. `cancel_requested` is set while it is open and a client has cancelled it.
     `trace_parent` is the `traceparent` of the request that queued it. `claim` counts the attempts to send it, of any
-    process: who has an older number may not change it any more."""
+    process: who has an older number may not change it any more. `first_claim` is the one under which `cut` was set, or
+    is to be set."""
 
     id: str
     destination: str
@@ -319,6 +320,16 @@ class DeliveryRecord:
     cancel_requested: bool = False
     trace_parent: str | None = None
     claim: int = 0
+    first_claim: int = 0
+
+    @property
+    def sending_name(self) -> str:
+        """The name of the delivery in what its sender records at the broker.
+
+        Each process that may be the first to send it makes a record of its own. All go on with that of the process that
+        was the first. So a record that a paused process makes too late is never taken for it.
+        """
+        return f"{self.id}.{self.first_claim}"
 
 
 class EventRecord(NamedTuple):

@@ -74,7 +74,8 @@ class SendFailed(Exception):
 
 class DeliveryProgress(NamedTuple):
     """How far a delivery is when messages of it are sent: the broker has confirmed its first `messages_sent`, and this
-    is attempt number `attempt`. If `in_doubt`, an earlier attempt may have sent the messages that follow already."""
+    is attempt number `attempt`. `delivery` is its `sending_name`, as in the methods of `Sender`. If `in_doubt`, an
+    earlier attempt may have sent the messages that follow already."""
 
     delivery: str
     messages_sent: int

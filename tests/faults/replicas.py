@@ -77,7 +77,9 @@ class Clients:
         self.deliveries: set[str] = set()
         self.hung: list[str] = []
         self.failures: set[str] = set()
-        """Answers that say more than that the gateway is unavailable."""
+        """Answers that say more than that the gateway is unavailable, or that something is gone."""
+        self.statuses: list[int] = []
+        """The status of each answer."""
         self._threads = [Thread(target=self._run), Thread(target=self._read, args=(Random(f"readers {seed}"),))]
 
     def __enter__(self) -> "Clients":
@@ -104,8 +106,10 @@ class Clients:
             sleep(0.02)
 
     def _checked(self, answer: httpx.Response) -> httpx.Response:
-        """Return an answer, after a look at whether a failure is one that a client can wait for."""
-        if answer.status_code >= 500 and not (
+        """Return an answer, after a look at whether a failure is one that a client can wait for. Nothing is ever
+        removed, so nothing may be gone."""
+        self.statuses.append(answer.status_code)
+        if answer.status_code in {410, *range(500, 600)} and not (
             answer.status_code == 503
             and answer.headers.get("content-type") == "application/problem+json"
             and answer.headers.get("retry-after", "").isdecimal()
@@ -315,5 +319,6 @@ def _judged(division: Division, clients: Clients, notes: list[str], hung: list[s
     if states.keys() - {"sent"}:
         hung.append(f"deliveries: {dict(states)}")
     wrong += sorted(clients.failures)
-    told = (f"{len(clients.sent)} files", *notes, *lost, *twice, *wrong, *hung)
+    counted = ", ".join(f"{count} of {status}" for status, count in sorted(Counter(clients.statuses).items()))
+    told = (f"{len(clients.sent)} files; answers: {counted}", *notes, *lost, *twice, *wrong, *hung)
     return Verdict(len(notes), len(lost), len(twice), len(wrong), len(hung), 0, told)

@@ -18,10 +18,12 @@ from app.model.records import Checkpoint, EventRecord, NewEvent
 from app.service import gateway as gateway_module
 from app.service.content.archived import is_archived, newest_readable
 from app.service.content.settling import Settler
-from app.service.context import ReceiverContext
+from app.service.context import ReceiverContext, ServiceContext
 from app.service.events.current_logs import CurrentLogs
 from app.service.events.event_reader import EventReader
 from app.service.gateway import Gateway
+from app.service.monitoring.physical_messages import FoundMessages, PhysicalMessages
+from app.service.monitoring.timeline import timeline
 from app.service.retention.receiving_time import SavedReceivingTime
 from app.service.retention.sweeper import Sweeper
 from app.service.roles import keeper
@@ -143,6 +145,35 @@ def test_a_keeper_that_cannot_renew_stops_before_the_lease_ends(
     until(lambda: made._keeper.term not in (None, first))
     made._keeper.stop()
     made._keeper.release()
+
+
+def test_messages_of_a_segment_that_is_not_archived_yet_are_not_gone(
+    context: ReceiverContext, clock: ManualClock
+) -> None:
+    host = Host(context, clock)
+    attached = binary_file(host.program, "a.bin", bytes(200_000))
+    first, *rest = host.messages(attached)
+    host.receive([first, *rest[:2]])
+    other = archive_of(context, frozenset({Role.SERVE}))
+
+    def found(context: ServiceContext, after: Position | None = None) -> FoundMessages:
+        return PhysicalMessages(host.record(attached), context).page(after, 99)
+
+    with pytest.raises(NotArchived, match="segment 1 of the journal is not, or not yet, in the archive"):
+        found(other)
+    assert [moment.type for moment in timeline(host.record(attached), other)].count("first-message") == 1
+    context.journal.seal()
+    begun = found(other)
+    assert begun == found(context)
+    host.receive(rest[2:])
+    assert found(other)._replace(next=None) == begun
+    following = found(other).next
+    assert following is not None
+    with pytest.raises(NotArchived):
+        found(other, following)
+    context.journal.seal()
+    assert [*begun.items, *found(other, following).items] == found(other).items == found(context).items
+    assert not found(other).gone
 
 
 def test_content_of_a_segment_that_is_not_archived_yet_is_not_damaged(

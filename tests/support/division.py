@@ -25,9 +25,17 @@ class Division:
     """Processes of one gateway, each with a folder of its own."""
 
     def __init__(
-        self, folder: Path, postgresql: Path, bucket: Bucket, broker: Mosquitto, forks: Forks, more: str = ""
+        self,
+        folder: Path,
+        postgresql: Path,
+        bucket: Bucket,
+        broker: Mosquitto,
+        forks: Forks,
+        more: str = "",
+        *,
+        http: str = "",
     ) -> None:
-        """`more` are further settings."""
+        """`more` are further settings, and `http` those of the table [http]."""
         self._database = f"host={postgresql} user=postgres dbname=postgres"
         with psycopg.connect(self._database, autocommit=True) as connection:
             connection.execute("DROP SCHEMA public CASCADE")
@@ -37,14 +45,14 @@ class Division:
         url = f'[catalog]\nurl = "postgresql+psycopg://postgres@/postgres?host={postgresql}"\n'
         source = mqtt_source("sas", broker.port, TOPIC)
         self._settings = (SETTINGS + JOURNAL).format(bucket=bucket.url) + url + more + source
-        self._folder, self._forks = folder, forks
+        self._folder, self._forks, self._http = folder, forks, http
 
     def begin(self, name: str) -> None:
         """Start a process, whose name begins with its role; before the next one looks for a free port."""
         own = self._folder / name
         own.mkdir()
         roles = f'roles = ["{name.partition("-")[0]}"]\n'
-        self.processes[name] = ForkedGateway(own, self._settings, self._forks, first=roles)
+        self.processes[name] = ForkedGateway(own, self._settings, self._forks, first=roles, http=self._http)
         self.processes[name].start()
 
     def __getitem__(self, name: str) -> ForkedGateway:

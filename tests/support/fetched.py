@@ -20,10 +20,10 @@ _NOT_FETCHED = (
 )
 
 
-def ran(*command: str | Path, folder: Path) -> str:
-    """What a program that is fetched first says; it must succeed."""
+def ran(*command: str | Path, folder: Path, seconds: float = 240) -> str:
+    """What a program that is fetched first says; it must succeed, within so many seconds."""
     done = subprocess.run(
-        command, cwd=folder, env=with_proxies(), capture_output=True, text=True, timeout=240, check=False
+        command, cwd=folder, env=with_proxies(), capture_output=True, text=True, timeout=seconds, check=False
     )
     said = done.stdout + done.stderr
     if done.returncode and any(word in said for word in _NOT_FETCHED):

@@ -223,6 +223,7 @@ def _deliveries(count: int) -> Iterator[dict[str, Any]]:
             "next_attempt_at": FAR if state == "queued" else 0,
             "holds_content": False,
             "claim": 1,
+            "first_claim": 1,
         }
 
 

@@ -151,9 +151,41 @@ class QueueManager:
         """
         self._control("fault", verb=verb, reason=reason, delay=delay, lose=lose, skip=skip, times=times)
 
-    def break_connections(self) -> None:
-        """Break all connections."""
-        self._control("break_connections")
+    def hold(self, queue: str, skip: int, when: Literal["before", "after"]) -> None:
+        """Hold a call of the connections that have this queue open, any call after `skip` of them, until `go_on`.
+
+        It waits before it has its effect, or its reply waits after that.
+        """
+        self._control(
+            "fault",
+            verb=None,
+            queue=queue,
+            hold=when,
+            skip=skip,
+            times=1,
+            reason=None,
+            delay=0,
+            lose=None,
+        )
+
+    def held(self) -> list[tuple[str, int, str]]:
+        """Return the calls that are held: each the queue, the number of the calling process, and the verb."""
+        return [(queue, process, verb) for queue, process, verb in self._control("held")]
+
+    def go_on(self, queue: str, process: int) -> None:
+        """Let a call that is held go on."""
+        self._control("go_on", queue=queue, process=process)
+
+    def forget_faults(self) -> None:
+        """Let no more of the planned faults occur; what is held stays so."""
+        self._control("forget_faults")
+
+    def break_connections(self, queue: str | None = None, process: int | None = None) -> None:
+        """Break all connections, or those that have this queue open and are of this process.
+
+        This is also what the queue manager does to a program that does not answer its heartbeats.
+        """
+        self._control("break_connections", queue=queue, process=process)
 
     def quiesce(self, on: bool = True) -> None:
         """Begin to quiesce the queue manager, or cancel that."""

@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import NamedTuple
 
 from app.codecs.mqtt.packets import ControlPacket, FixedHeader, PacketType, read_publish
@@ -35,6 +35,8 @@ class RecordingBroker:
         self.delivered: list[bytes] = []
         """The MsgIds that subscribers would have received; with QoS 2 once per packet identifier."""
         self._unanswered: int | None = None
+        self._until_held: int | None = None
+        self.is_holding, self._goes_on = Event(), Event()
         self._received: set[int] = set()
         self._lock = Lock()
         Thread(target=self._accept, daemon=True).start()
@@ -48,6 +50,17 @@ class RecordingBroker:
     def break_after(self, publishes: int) -> None:
         """Accept this number of further publishes, answer none of them, and break the connection."""
         self._unanswered = publishes
+
+    def hold_after(self, publishes: int) -> None:
+        """Accept this number of further publishes, and answer the last of them, and what follows it on its connection,
+        only after `go_on`. `is_holding` is set then."""
+        self.is_holding.clear()
+        self._goes_on.clear()
+        self._until_held = publishes
+
+    def go_on(self) -> None:
+        """Answer what is held."""
+        self._goes_on.set()
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -95,6 +108,12 @@ class RecordingBroker:
                 self.delivered.append(message_id)
             if packet.header.qos == 2:
                 self._received.add(mid)
+        if self._until_held is not None:
+            self._until_held -= 1
+            if self._until_held <= 0:
+                self._until_held = None
+                self.is_holding.set()
+                self._goes_on.wait()
         if self._unanswered is not None:
             self._unanswered -= 1
             if self._unanswered <= 0:

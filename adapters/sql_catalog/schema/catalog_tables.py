@@ -301,6 +301,7 @@ deliveries = Table(
     ),
     Column("trace_parent", AnyText, comment="W3C traceparent of the request that queued it"),
     Column("claim", BigInteger, nullable=False, comment="how often a sender has claimed it, of any process"),
+    Column("first_claim", BigInteger, nullable=False, comment="the claim under which the cut was set, or is to be set"),
     Column("claimed_by", AnyText, comment="the process that sends it; null if none does"),
     Column("claimed_until", BigInteger, comment="the end of its claim in microseconds, by the clock of the database"),
     UniqueConstraint("idempotency_key"),

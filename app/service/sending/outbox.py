@@ -163,7 +163,12 @@ class Outbox:
             known = self._known[delivery.id] = _Known(delivery.messages_sent)
             known.last_progress = delivery.attempts if delivery.messages_sent else 0
         known.claim = delivery.claim
-        begun = replace(delivery, attempts=delivery.attempts + 1, messages_sent=known.confirmed)
+        begun = replace(
+            delivery,
+            attempts=delivery.attempts + 1,
+            messages_sent=known.confirmed,
+            first_claim=delivery.claim if delivery.cut is None else delivery.first_claim,
+        )
         return self._entered(begun, DeliveryState.SENDING, None)
 
     def _attempt(self, run: "_Run") -> None:
@@ -222,7 +227,7 @@ class Outbox:
     def _send(self, run: "_Run") -> bool:
         """Send the messages that are not confirmed yet. Return False when it was stopped before the last one."""
         known = run.delivery.messages_sent if run.delivery.cut is not None else None
-        run.delivery = replace(run.delivery, messages_sent=self.sender.resume(run.delivery.id, known))
+        run.delivery = replace(run.delivery, messages_sent=self.sender.resume(run.delivery.sending_name, known))
         how = self._settle_cut(run)
         if not run.delivery.messages_sent:
             self._require_whole(run, how)
@@ -235,7 +240,7 @@ class Outbox:
             now = run.delivery
             try:
                 subscribers = self.sender.send(
-                    batch, DeliveryProgress(now.id, now.messages_sent, now.attempts, in_doubt)
+                    batch, DeliveryProgress(now.sending_name, now.messages_sent, now.attempts, in_doubt)
                 )
             except SendFailed as error:
                 self._advance(run, batch[: error.confirmed])
@@ -341,7 +346,7 @@ class Outbox:
         self._known.pop(run.delivery.id, None)
         if state is DeliveryState.SENT:
             try:
-                self.sender.forget(run.delivery.id)
+                self.sender.forget(run.delivery.sending_name)
             except SendFailed:
                 self._tidy_at = monotonic() + TIDY_RETRY_SECONDS
 
@@ -353,9 +358,11 @@ class Outbox:
             if delivery is None or delivery.state not in OPEN:
                 del self._known[broken]
 
-    def _may_continue(self, delivery_id: str) -> bool:
-        delivery = self._context.catalog.delivery(delivery_id)
-        return delivery is not None and (delivery.state in OPEN or can_be_retried(delivery))
+    def _may_continue(self, sending_name: str) -> bool:
+        delivery = self._context.catalog.delivery(sending_name.rpartition(".")[0])
+        if delivery is None or delivery.sending_name != sending_name:
+            return False
+        return delivery.state in OPEN or can_be_retried(delivery)
 
     def _enter(self, run: "_Run", state: DeliveryState, reason: str | None) -> None:
         """Record the end of an attempt. Raises ClaimLost."""

@@ -7,13 +7,14 @@ import asyncio
 import itertools
 import struct
 from collections.abc import Callable
+from functools import partial
 
 from tests.queue_manager.server import constants as mq
 from tests.queue_manager.server import messagecalls
 from tests.queue_manager.server.authority import check_authority, context_authorities
 from tests.queue_manager.server.control import control
 from tests.queue_manager.server.errors import Refused
-from tests.queue_manager.server.faults import Fault
+from tests.queue_manager.server.faults import Fault, Held
 from tests.queue_manager.server.getting import Get
 from tests.queue_manager.server.handle import Handle
 from tests.queue_manager.server.inquiring import check_counts, inquire, set_attributes
@@ -68,7 +69,7 @@ class Connection:
 
     def _request(self, number: int, body: memoryview) -> None:
         verb = Verb(number)
-        fault = self.manager.faults.next(verb) if self.manager.faults else None
+        fault = self.manager.faults.next(verb, self.queues) if self.manager.faults else None
         if fault is None:
             reply = self._call(verb, body)
             if reply is not None:
@@ -95,6 +96,9 @@ class Connection:
         if fault.lose == "before":
             self.frames.abort()
             return
+        if fault.hold == "before":
+            self._hold(fault, verb, partial(self._go_on, verb, memoryview(bytes(body))))
+            return
         if fault.reason is not None:
             if verb == Verb.MQCMIT and fault.reason == mq.MQRC_BACKED_OUT:
                 self.unit.back_out()
@@ -103,7 +107,17 @@ class Connection:
         reply = self._call(verb, body)
         if fault.lose == "after":
             self.frames.abort()
+        elif reply is not None and fault.hold == "after":
+            self._hold(fault, verb, partial(self.answer, reply))
         elif reply is not None:
+            self.answer(reply)
+
+    def _hold(self, fault: Fault, verb: Verb, go_on: Callable[[], None]) -> None:
+        self.manager.faults.held.append(Held(fault.queue, self.process, verb, go_on))
+
+    def _go_on(self, verb: Verb, body: memoryview) -> None:
+        reply = None if self._ended else self._call(verb, body)
+        if reply is not None:
             self.answer(reply)
 
     def _lost(self) -> None:
@@ -168,6 +182,11 @@ class Connection:
         self.unit.commit()
         self._close_all()
         return Reply()
+
+    @property
+    def queues(self) -> set[str]:
+        """The names of the queues that it has open."""
+        return {each.destination.queue.name for each in self.handles.values() if each.destination is not None}
 
     @property
     def address(self) -> str:

@@ -55,13 +55,30 @@ def _run_channel(connection: "Connection", transmission_queue: str) -> int:
     return run_channel(connection.manager, connection.manager.queues[transmission_queue])
 
 
-def _fault(connection: "Connection", verb: str, **how: Any) -> None:
-    connection.manager.faults.plan(Fault(Verb[verb], **how))
+def _fault(connection: "Connection", verb: str | None, **how: Any) -> None:
+    connection.manager.faults.plan(Fault(None if verb is None else Verb[verb], **how))
 
 
-def _break_connections(connection: "Connection") -> None:
+def _forget_faults(connection: "Connection") -> None:
+    connection.manager.faults.forget()
+
+
+def _held(connection: "Connection") -> list[tuple[str | None, int, str]]:
+    return [(each.queue, each.process, each.verb.name) for each in connection.manager.faults.held]
+
+
+def _go_on(connection: "Connection", queue: str, process: int) -> None:
+    faults = connection.manager.faults
+    going = [each for each in faults.held if (each.queue, each.process) == (queue, process)]
+    faults.held = [each for each in faults.held if each not in going]
+    for each in going:
+        each.go_on()
+
+
+def _break_connections(connection: "Connection", queue: str | None = None, process: int | None = None) -> None:
     for other in connection.manager.connections - {connection}:
-        other.frames.abort()
+        if (queue is None or queue in other.queues) and process in (None, other.process):
+            other.frames.abort()
 
 
 def _quiesce(connection: "Connection", on: bool) -> None:
@@ -75,6 +92,9 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
     "status": _status,
     "run_channel": _run_channel,
     "fault": _fault,
+    "forget_faults": _forget_faults,
+    "held": _held,
+    "go_on": _go_on,
     "break_connections": _break_connections,
     "quiesce": _quiesce,
 }

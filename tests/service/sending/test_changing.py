@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from time import monotonic
 
 import pytest
+from structlog.testing import capture_logs
 
 from adapters.memory import MemoryDestinationSettings, MemorySender
 from app.model.attachment import AttachmentKind, DeliveryState
@@ -222,6 +224,65 @@ def test_an_attempt_that_comes_no_further_than_one_before_it_is_fruitless(world:
         world.step()
         world.clock.advance(400)
     assert (world.now().state, world.now().attempts) == (DeliveryState.FAILED, 3), "two after the first"
+
+
+def test_a_process_that_was_paused_for_longer_than_its_claim_sends_nothing_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own clock tells it, although nobody else has claimed the delivery, and the catalog would let it go on."""
+    sending = world.deliveries.outboxes["partner"]
+    sending._sending = sending._sending._replace(is_alone=False)
+    world.submitted()
+
+    def pause() -> None:
+        now = monotonic() + outbox.HELD_SECONDS
+        monkeypatch.setattr(outbox, "monotonic", lambda: now)
+
+    world.sender.meanwhile = pause
+    with capture_logs() as logs:
+        sending._send_due()
+    assert [each["event"] for each in logs] == ["delivery_claim_lost"]
+    assert (world.now().state, world.now().messages_sent, len(world.sender.taken)) == (DeliveryState.SENDING, 2, 2)
+
+
+class Named(Interrupted):
+    """A sender that notes by which names its records are asked for, and fails twice before its first batch."""
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(queue)
+        self.names: list[str] = []
+
+    def resume(self, delivery: str, known: int | None) -> int:
+        self.names.append(delivery)
+        if len(self.names) == 1:
+            raise SendFailed("the broker is away", counts=False)
+        return known or 0
+
+    def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> None:
+        assert progress is not None
+        assert progress.delivery == self.names[-1]
+        if len(self.names) == 2:
+            raise SendFailed("the connection breaks")
+        super().send(messages, progress)
+
+    def forget(self, delivery: str) -> None:
+        self.names.append(f"forgotten {delivery}")
+
+
+def test_all_attempts_use_the_record_of_the_first_one_that_could_begin(world: World) -> None:
+    """An attempt that did not get so far has a record that nobody else uses, and that is removed."""
+    world.sender = Named("partner")
+    world.deliveries = Deliveries(world.context, {"partner": world.sender}, world._check_room)
+    world.submitted()
+    for _ in range(2):
+        world.step()
+        world.clock.advance(400)
+    may_continue = world.deliveries.outboxes["partner"]._may_continue
+    assert [*filter(may_continue, ("d1.1", "d1.2", "d2.1"))] == ["d1.2"]
+    world.step()
+    assert world.now().state is DeliveryState.SENT
+    assert world.sender.names == ["d1.1", "d1.2", "d1.2", "forgotten d1.2"]
+    assert not may_continue("d1.2")
 
 
 def test_what_a_new_beginning_has_sent_is_not_skipped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

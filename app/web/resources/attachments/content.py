@@ -45,10 +45,13 @@ _MADE_BY: Final = (version("attachment-gateway"), pa.__version__)
 router = APIRouter(prefix="/attachments", tags=["attachments"])
 
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
-_FILE = {"application/octet-stream": _BINARY}
+_FILE = dict.fromkeys(("application/octet-stream", "text/plain"), _BINARY)
 _CONTENT_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "the content", "content": _FILE | DESCRIBED, "headers": CODED},
-    206: {"description": "one range, or several as multipart/byteranges; or the leading part", "content": _FILE},
+    206: {
+        "description": "one range, or several as multipart/byteranges; or the leading part",
+        "content": _FILE | {"multipart/byteranges": _BINARY},
+    },
     304: {"description": "the client already has it"},
     **responses(
         "not-found",

@@ -220,6 +220,12 @@ def upgrade() -> None:
         sa.Column(
             "claim", sa.BigInteger(), nullable=False, comment="how often a sender has claimed it, of any process"
         ),
+        sa.Column(
+            "first_claim",
+            sa.BigInteger(),
+            nullable=False,
+            comment="the claim under which the cut was set, or is to be set",
+        ),
         sa.Column("claimed_by", sa.Text(), comment="the process that sends it; null if none does"),
         sa.Column(
             "claimed_until",
