@@ -28,8 +28,8 @@ os.environ["SPARK_SUBMIT_OPTS"] = brief_java.OPTIONS
 os.environ.pop("COLUMNS", None)  # a worker process has one, and commands then print no wider
 
 
-# How long an example takes says more about the machine than about the program.
-hypothesis.settings.register_profile("tests", deadline=None)
+# How long an example takes says more about the machine than about the program. Each run draws other examples.
+hypothesis.settings.register_profile("tests", deadline=None, max_examples=50)
 hypothesis.settings.load_profile("tests")
 
 STARTED_BY = {

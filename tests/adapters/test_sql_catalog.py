@@ -453,14 +453,18 @@ class TestSqlite(SqlCatalogContract):
             SqlCatalog("mysql://host/name")
 
 
+@pytest.fixture(scope="module")
+def new(postgresql: Path) -> str:
+    """A database with a new catalog, which each test gets a copy of: making the tables takes longer."""
+    url = database_of(postgresql)
+    SqlCatalog(url).close()
+    return str(make_url(url).database)
+
+
 class TestPostgresql(SqlCatalogContract):
     @pytest.fixture
-    def url(self, postgresql: Path) -> str:
-        name = f"catalog_{next(_databases)}"
-        with psycopg.connect(host=str(postgresql), user="postgres", dbname="postgres", autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
-        address = URL.create("postgresql+psycopg", "postgres", database=name, query={"host": str(postgresql)})
-        return address.render_as_string()
+    def url(self, postgresql: Path, new: str) -> str:
+        return database_of(postgresql, new)
 
     def test_each_connection_keeps_its_promise(self, url: str) -> None:
         database = Database(url)
@@ -515,7 +519,8 @@ class TestPostgresql(SqlCatalogContract):
             SqlCatalog(url.replace("catalog_", "no_such_catalog_"))
 
     @pytest.mark.process
-    def test_gateways_that_start_at_once_make_one_schema(self, url: str) -> None:
+    def test_gateways_that_start_at_once_make_one_schema(self, postgresql: Path) -> None:
+        url = database_of(postgresql)
         opened = [
             subprocess.Popen(
                 [sys.executable, "-c", f"from adapters.sql_catalog import SqlCatalog\nSqlCatalog({url!r})"]
@@ -523,6 +528,15 @@ class TestPostgresql(SqlCatalogContract):
             for _ in range(3)
         ]
         assert [process.wait(60) for process in opened] == [0, 0, 0]
+
+
+def database_of(postgresql: Path, like: str = "template1") -> str:
+    """Make a database, a copy of another one, and return its URL."""
+    name = f"catalog_{next(_databases)}"
+    with psycopg.connect(host=str(postgresql), user="postgres", dbname="postgres", autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {like}")
+    address = URL.create("postgresql+psycopg", "postgres", database=name, query={"host": str(postgresql)})
+    return address.render_as_string()
 
 
 def cut_off(postgresql: Path, url: str) -> None:

@@ -34,7 +34,7 @@ KILLS = dict(zip(MOMENTS, (1, 0, 0, -1, -1), strict=True))
 """The moments at which a driver is killed, each with the micro-batch of its process. The second micro-batch comes
 first, since the first leaves state behind. Once it has written to a table, the next process ends its commit before the
 stream begins, and is killed then."""
-FEW_KILLS = ("at work", "one table", "all tables")
+FEW_KILLS = ("at work", "one table")
 """The moments without KILLS in the environment: each needs a new Java. `make faults` has them all, too."""
 
 

@@ -64,7 +64,12 @@ def decimals(cells: Bytes, absent: Flags, length: int, frac: int) -> pa.Array:
         some = slice(at, at + _AT_ONCE)
         with _from_row(at):
             read = _read(cells[some], absent[some])
-            refuse_any(read.exponent > length - frac, f"the number does not fit fixed({length},{frac})")
+            # Neither way of reading is made for numbers that are far from the digits of the type.
+            if (may_be_large := read.exponent > length - frac).any():
+                is_large = may_be_large & (read.exponent - _leading_zeros(read) > length - frac)
+                refuse_any(is_large, f"the number does not fit fixed({length},{frac})")
+            is_small = (read.exponent <= -frac) & read.pairs.any(axis=0)
+            refuse_any(is_small, f"the number has more than {frac} digits after the decimal point")
             if length > _SHORT or len(read.pairs) > _SHORT // 2:
                 words[some] = np.frombuffer(_converted(read, wanted).buffers()[1], np.int64).reshape(-1, 2)
             else:
@@ -128,9 +133,7 @@ def _scaled(read: _Read, frac: int) -> Integers:
     shift = np.where(mantissa != 0, read.exponent + (frac - digits), 0)
     divisor = _POWERS[np.clip(-shift, 0, _SHORT)]
     scaled: Integers = mantissa // divisor
-    # A number below 10^-18 has digits after any point that there is.
-    inexact = (scaled * divisor != mantissa) | ((shift < -_SHORT) & (mantissa != 0))
-    refuse_any(inexact, f"the number has more than {frac} digits after the decimal point")
+    refuse_any(scaled * divisor != mantissa, f"the number has more than {frac} digits after the decimal point")
     scaled *= _POWERS[np.clip(shift, 0, _SHORT)]
     np.negative(scaled, out=scaled, where=read.is_negative)
     return scaled
@@ -153,9 +156,7 @@ def _texts(read: _Read) -> pa.StringArray:
     texts[0] = np.where(read.is_negative, _MINUS, _0)
     texts[1], texts[2] = _0, _POINT
     digits = texts[3 : 3 + width]
-    np.floor_divide(read.pairs, 10, out=digits[0::2])
-    np.subtract(read.pairs, digits[0::2] * 10, out=digits[1::2])
-    _complement(digits, read.is_negative)
+    _write_digits(read, digits)
     digits += _0
     texts[-4] = _E
     texts[-3] = np.where(read.exponent < 0, _MINUS, _PLUS)
@@ -164,6 +165,21 @@ def _texts(read: _Read) -> pa.StringArray:
     offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(width + 7)
     data = np.ascontiguousarray(texts.T)
     return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(data))
+
+
+def _leading_zeros(read: _Read) -> Integers:
+    """Return how many digits before the first one of each number are zeros."""
+    digits = np.empty((2 * len(read.pairs), read.pairs.shape[1]), np.uint8)
+    _write_digits(read, digits)
+    zeros: Integers = (digits != 0).argmax(axis=0)
+    return zeros
+
+
+def _write_digits(read: _Read, digits: Bytes) -> None:
+    """Write the decimal digits of numbers, a row of the array for each place."""
+    np.floor_divide(read.pairs, 10, out=digits[0::2])
+    np.subtract(read.pairs, digits[0::2] * 10, out=digits[1::2])
+    _complement(digits, read.is_negative)
 
 
 def _complement(digits: Bytes, rows: Flags) -> None:

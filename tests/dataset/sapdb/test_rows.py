@@ -280,6 +280,27 @@ def test_any_bytes_are_what_single_values_say(
     assert cells(batch) == as_table(expected, batch.schema)
 
 
+@pytest.mark.parametrize("length", [5, 18, 19, 38])
+def test_numbers_of_every_size_are_what_single_values_say(length: int) -> None:
+    """The first byte says where the point is: from far before to far behind the digits of the type."""
+    manner = Manner(Code("latin-1", "utf-16-be"), Context(order=">"), DateFormat.INTERNAL)
+    for frac in {0, 2, length // 2, length}:
+        info = ParameterInfo(2, 0, DataType.FIXED, frac, length, 2 + (length + 1) // 2, 1)
+        for first in range(256):
+            for digits in (b"\x10", b"\x01", b"\0\x01", b"\x12\x34", b"\x99\x90", b"\x99" * ((length + 1) // 2)):
+                row = (bytes([0, first]) + digits).ljust(info.in_out_len, b"\0")
+                try:
+                    ((expected,),) = decode_rows(row, (info,), 1, manner)
+                    fits = not does_not_fit(expected, info)
+                except WireError:
+                    fits = False
+                if fits:
+                    assert cells(decoded(row, (info,), 1, manner)) == [[expected]]
+                else:
+                    with pytest.raises(WireError):
+                        decoded(row, (info,), 1, manner)
+
+
 @pytest.mark.parametrize("is_wide", [False, True], ids=["alone", "beside a wide one"])
 def test_a_text_that_is_longer_than_its_type_is_refused(is_wide: bool) -> None:
     """A column for ten characters of two bytes has room for twenty of one byte."""
