@@ -1,7 +1,9 @@
-"""What comes for attachments that have expired, after the journal has let go of what had come before."""
+"""What comes for attachments that have expired, after the journal has let go of what had come before; and what comes
+again, after assembly has let go of it."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -14,7 +16,7 @@ from app.ports import AttachmentFilter
 from app.service.finishing.finisher import Finisher
 from app.testing.gateway_stages import ManualClock, service_context
 from tests.support.host import SOURCE, Host
-from tests.support.sas_client import binary_file, text_file
+from tests.support.sas_client import APPLICATION_BODY, Program, binary_file, text_file
 from tests.support.service_context import receive_for
 
 
@@ -157,3 +159,17 @@ def test_parts_that_come_again_while_their_attachment_is_finished(host: Host, mo
     assert host.entries() == []
     assert host.record(attached).duplicates == len(parts)
     host.assert_whole(attached)
+
+
+@pytest.mark.parametrize("is_before", [False, True], ids=["after the header", "before the header"])
+def test_an_application_message_that_comes_again_beside_a_header_of_another_is_known(
+    host: Host, is_before: bool
+) -> None:
+    """Correlids of both messages begin in the same way."""
+    host.program = Program(Random(5), numbers_messages=True)
+    first, (header, *others) = (host.messages(binary_file(host.program, name, b"x")) for name in ("a", "b"))
+    host.receive(first)
+    again = next(each for each in first if each.body == APPLICATION_BODY)
+    host.receive([again, header, *others] if is_before else [header, again, *others])
+    found = host.context.catalog.attachments(AttachmentFilter(), None, 9).items
+    assert [record.state for record in found] == ["finished", "finished"]

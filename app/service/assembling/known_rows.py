@@ -54,7 +54,8 @@ def load(steps: Sequence[Step], assembly: Assembly, context: ServiceContext) -> 
         for address in _addresses(step, assembly):
             (explained if is_announced or address in begun else addresses).append(address)
             if isinstance(step, ReadMessage) and isinstance(step.event, Announced):
-                announced.update(some)
+                _, *announces = some  # the first key is that of all messages whose correlids begin in the same way
+                announced.update(announces)
                 begun.add(address)
     load_messages(addresses, assembly, context)
     return explained
