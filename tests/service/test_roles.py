@@ -15,6 +15,7 @@ from app import plugins
 from app.model.errors import DamagedError, LeaseLost, NotArchived
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Checkpoint, EventRecord, NewEvent
+from app.ports import HeldLease
 from app.service import gateway as gateway_module
 from app.service.content.archived import is_archived, newest_readable
 from app.service.content.settling import Settler
@@ -145,6 +146,28 @@ def test_a_keeper_that_cannot_renew_stops_before_the_lease_ends(
     until(lambda: made._keeper.term not in (None, first))
     made._keeper.stop()
     made._keeper.release()
+
+
+def test_a_lease_that_was_taken_late_is_renewed_before_the_work_begins(
+    context: ReceiverContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who takes it may have to wait for a transaction of the keeper before, which is paused."""
+    made = Gateway(archive_of(context, frozenset({Role.KEEP})), {}, {})
+    monkeypatch.setattr(made._keeper, "_at_once", False)
+    now, taken = 1000.0, context.catalog.take_lease
+
+    def take(*given: Any, **more: Any) -> HeldLease | None:
+        nonlocal now
+        now += keeper.STOP_AFTER_SECONDS + 1
+        return taken(*given, **more)
+
+    monkeypatch.setattr(keeper, "monotonic", lambda: now)
+    monkeypatch.setattr(context.catalog, "take_lease", take)
+    made._keeper._campaign()
+    assert made._keeper.term is not None
+    assert not made._keeper._is_over()
+    made._keeper.stop()
+    made._keeper._end("the test is over")
 
 
 def test_messages_of_a_segment_that_is_not_archived_yet_are_not_gone(

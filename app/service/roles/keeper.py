@@ -106,6 +106,10 @@ class Keeper:
             lease = self._context.catalog.take_lease(
                 KEEPER, self._context.instance, LEASE_SECONDS, at_once=self._at_once
             )
+            if lease is not None and monotonic() - asked > RENEW_SECONDS:
+                # It had to wait for transactions of others, and much of its time is over.
+                asked = monotonic()
+                lease = lease if self._context.catalog.renew_lease(lease, LEASE_SECONDS) else None
             if lease is None:
                 self._fault.worked()
                 return
