@@ -131,7 +131,7 @@ def test_a_keeper_that_cannot_renew_stops_before_the_lease_ends(
     made = Gateway(archive_of(context, frozenset({Role.KEEP})), {}, {})
     monkeypatch.setattr(made._keeper, "_at_once", False)
     renewed = context.catalog.renew_lease
-    is_away = True
+    is_away = False
 
     def renew(*given: Any) -> bool:
         if is_away:
@@ -141,6 +141,7 @@ def test_a_keeper_that_cannot_renew_stops_before_the_lease_ends(
     monkeypatch.setattr(context.catalog, "renew_lease", renew)
     made._keeper.start()
     first = term(made)
+    is_away = True
     until(first.stop.is_set)
     is_away = False
     until(lambda: made._keeper.term not in (None, first))
