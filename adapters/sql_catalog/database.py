@@ -65,7 +65,7 @@ _SQLITE_WRITER = (
     "PRAGMA wal_autocheckpoint = 4096",
     "PRAGMA journal_size_limit = 67108864",
 )
-_LARGE_CACHE = "PRAGMA cache_size = -65536"
+_LARGE_CACHE = "PRAGMA cache_size = -32768"
 """For very many rows at once: their identifiers have no order, so that they change most pages of the indexes. A smaller
 cache writes these pages several times in a transaction."""
 _KEEP_ALIVE = ("SET tcp_keepalives_idle TO 10", "SET tcp_keepalives_interval TO 5", "SET tcp_keepalives_count TO 3")
