@@ -71,7 +71,8 @@ class DeltaTables:
         return schema
 
     def describe(self, name: str) -> TableVersion:
-        return _described(name, self._snapshot(name))
+        version, _ = _described(name, self._snapshot(name))
+        return version
 
     def reached(self, name: str, application: str) -> int | None:
         known = self._newest(name)
@@ -158,9 +159,9 @@ class DeltaTables:
     def open(self, name: str, excluding: Collection[str] | None = None) -> OpenTable:
         """Return the newest version, with its files in the order in which they were added."""
         known = self._snapshot(name)
-        version = _described(name, known)
+        version, files = _described(name, known)
         location = self._storage.location(table_folders.folder(name))
-        dataset = BoundedDataset.of(location, known.stored_schema(), known.files(), known.bounds(excluding))
+        dataset = BoundedDataset.of(location, known.stored_schema(), files, known.bounds(excluding))
         return OpenTable(version, known.schema(), dataset)
 
     def compact(self, name: str, most: int | None = None) -> int:
@@ -385,10 +386,10 @@ class DeltaTables:
                         yield delta_schema.with_types(batch, schema)
 
 
-def _described(name: str, known: Snapshot) -> TableVersion:
+def _described(name: str, known: Snapshot) -> tuple[TableVersion, list[ActiveFile]]:
     modified, files = known.modified_at(), known.files()  # the time may switch to a newer version
     rows, size = sum(file.rows for file in files), sum(file.size for file in files)
-    return TableVersion(name, known.version, rows, len(files), size, modified)
+    return TableVersion(name, known.version, rows, len(files), size, modified), files
 
 
 def _storage(url: str | Path) -> TableStorage:
