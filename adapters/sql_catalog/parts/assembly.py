@@ -1,6 +1,6 @@
 """The catalog's queries and checkpoints for assembly."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import compress
 from types import MappingProxyType
@@ -106,10 +106,7 @@ _UNANNOUNCED = Lookup(
     _attachments.c.id,
     lambda wanted: select(_attachments.c.id).where(wanted, _attachments.c.kind.is_(None), IS_NOT_CLOSED),
 )
-_SAVED_ATTACHMENTS, _SAVED_MESSAGES = (
-    Lookup(table.c.id, lambda wanted, table=table: select(table.c.id).where(wanted))  # type: ignore[misc]
-    for table in (_attachments, _messages)
-)
+_SAVED_MESSAGES = Lookup(_messages.c.id, lambda wanted: select(_messages.c.id).where(wanted))
 _id = bindparam("attachment", type_=AnyText)
 _ADD_RUNS = BulkStatement(insert(catalog_tables.part_runs), ("attachment_id", "runs", "segment"))
 _FORGET_RUNS = BulkStatement(delete(_part_runs).where(_part_runs.c.attachment_id == _id), ("attachment",))
@@ -191,9 +188,12 @@ class AssemblyPart(CatalogPart):
         """Save a checkpoint in the caller's transaction. Return what it could not finish or refuse."""
         if checkpoint.restarts is not None:
             _require_known(connection, checkpoint.restarts)
-            _require_saved(connection, checkpoint)
         identified = _unannounced(connection, checkpoint.identified)
         missed, not_expired = self._save_attachments(connection, checkpoint)
+        if checkpoint.restarts is not None:
+            ids = [each.id for each in checkpoint.messages if each.id in checkpoint.saved_before]
+            there = {each for some in chunks(ids) for each in _SAVED_MESSAGES.run(connection, some).scalars()}
+            _require_saved("messages", ids, there)
         warned = warn(connection, checkpoint.warned)
         incomplete = {each.id for each in checkpoint.messages if not missed.isdisjoint(each.attachments)}
         messages = message_columns(checkpoint.messages)
@@ -230,6 +230,8 @@ class AssemblyPart(CatalogPart):
         to_close = {each.id for each in checkpoint.finished}.union(each.id for each in checkpoint.refused)
         reported = {record.id: record.state for record in checkpoint.attachments}
         before = states(connection, to_close.union(reported, checkpoint.part_runs))
+        if checkpoint.restarts is not None:
+            _require_saved("attachments", reported.keys() & checkpoint.saved_before, before)
         after = before | {each: state for each, state in reported.items() if before.get(each) not in CLOSED}
         complete = {each for each in to_close & after.keys() if follow(after[each], Input.CONTENT_READ) is not None}
         missed = to_close - complete
@@ -307,16 +309,10 @@ def _require_known(connection: Connection, restarts: int) -> None:
         raise CatalogChanged(f"{more} attachments were begun anew meanwhile: assembly reads them again")
 
 
-def _require_saved(connection: Connection, checkpoint: Checkpoint) -> None:
-    """Raise CatalogChanged if rows were deleted that assembly read or wrote before: it would add them again."""
-    for what, rows, saved in (
-        ("attachments", checkpoint.attachments, _SAVED_ATTACHMENTS),
-        ("messages", checkpoint.messages, _SAVED_MESSAGES),
-    ):
-        ids = [each.id for each in rows if each.id in checkpoint.saved_before]
-        gone = set(ids).difference(*(saved.run(connection, some).scalars() for some in chunks(ids)))
-        if gone:
-            raise CatalogChanged(f"{len(gone)} {what} were deleted meanwhile ({min(gone)}): assembly reads them again")
+def _require_saved(what: str, saved_before: Iterable[str], there: Container[str]) -> None:
+    """Raise CatalogChanged if rows that assembly read or wrote before are not there: it would add them again."""
+    if gone := [each for each in saved_before if each not in there]:
+        raise CatalogChanged(f"{len(gone)} {what} were deleted meanwhile ({min(gone)}): assembly reads them again")
 
 
 def _unannounced(connection: Connection, identified: Sequence[NewEvent]) -> list[NewEvent]:
