@@ -27,7 +27,7 @@ def test_a_state_message_that_comes_late_is_not_taken_for_the_one_that_another_p
     has_put = Moment(8, "after", goes_on_early=False, is_broken=False)
     pair.send(Random(26), dict.fromkeys(QUEUES, has_looked), dict.fromkeys(QUEUES, has_put))
     arrived = pair.finish()
-    assert arrived.moments.keys() == {"after MQGET", "after MQPUT"}
+    assert arrived.moments.keys() >= {"after MQGET", "after MQPUT"}
     assert (arrived.wrong, arrived.states_left) == ([], 0)
 
 
