@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
+from dataclasses import fields
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -23,7 +24,7 @@ from app.metrics import Metrics
 from app.model.errors import GatewayError
 from app.observe import logger
 from app.ports import Catalog, Clock, Journal
-from app.service.context import ArchiveContext, ReceiverContext
+from app.service.context import ArchiveContext, ReceiverContext, ServiceContext
 from app.service.events.event_spans import Traces
 from app.service.gateway import Gateway
 from app.service.instance import new_instance
@@ -68,21 +69,23 @@ def build(settings: Settings, instance: str | None = None) -> Gateway:
     """
     _opened("data folder", settings.data.mkdir, parents=True, exist_ok=True)
     clock: Clock = SystemClock()
-    make = _receiver_context if Role.RECEIVE in settings.roles else _archive_context
+    is_receiver, is_shared = Role.RECEIVE in settings.roles, settings.journal.shared
+    make = _receiver_context if is_receiver and not is_shared else _archive_context
     context = make(settings, clock, instance or new_instance())
+    own = _own_context(context) if is_receiver and is_shared else None
     receivers = {
         name: plugins.transport(source.transport).receiver(name, traits(source.framing), source.options)
         for name, source in settings.sources.items()
-        if Role.RECEIVE in settings.roles
+        if is_receiver
     }
     senders = {
         name: plugins.transport(destination.transport).sender(name, destination.options)
         for name, destination in settings.destinations.items()
         if Role.SERVE in settings.roles
     }
-    url = settings.journal.archive_url if Role.RECEIVE in settings.roles else None
+    url = settings.journal.archive_url if is_receiver and not is_shared else None
     archive = None if url is None else _opened("archive", plugins.content_store(), url)
-    return Gateway(context, receivers, senders, archive)
+    return Gateway(context, receivers, senders, archive, own)
 
 
 def _receiver_context(settings: Settings, clock: Clock, instance: str) -> ReceiverContext:
@@ -99,9 +102,15 @@ def _receiver_context(settings: Settings, clock: Clock, instance: str) -> Receiv
     )
 
 
+def _own_context(context: ServiceContext) -> ReceiverContext:
+    """Return the context of a receiver among several: it has the journal in its data folder for itself."""
+    others = {field.name: getattr(context, field.name) for field in fields(context)}
+    return ReceiverContext(**others | {"journal": _journal(context.settings, context.clock, lambda: context.catalog)})
+
+
 def _archive_context(settings: Settings, clock: Clock, instance: str) -> ArchiveContext:
-    """Return the context of a process that does not receive. Without an archive, the sealed segments in the data folder
-    are all that can be read."""
+    """Return the context of a process that does not receive, or not alone. Without an archive, the sealed segments in
+    the data folder are all that can be read."""
     place: str | Path | None = settings.journal.archive_url
     if place is None:
         place = settings.journal_folder
@@ -138,22 +147,23 @@ def _storage(settings: Settings, clock: Clock) -> tuple[Journal, Catalog]:
     def catalog() -> Catalog:
         return _opened("catalog", plugins.catalog(), settings.catalog_url)
 
-    def journal(epoch: int | None = None) -> Journal:
-        return _opened(
-            "journal",
-            plugins.journal(),
-            settings.journal_folder,
-            segment_bytes=settings.journal.segment_bytes,
-            segment_age=settings.journal.segment_age.total_seconds(),
-            clock=clock,
-            epoch=epoch,
-            durable=lambda journal_id: assembled(catalog(), journal_id),
-        )
-
     if settings.standby is None:
-        return journal(), catalog()
+        return _journal(settings, clock, catalog), catalog()
     last = _opened("journal", plugins.journal().last_epoch, settings.journal_folder)
-    return journal(catalog().take_over(last + 1)), catalog()
+    return _journal(settings, clock, catalog, catalog().take_over(last + 1)), catalog()
+
+
+def _journal(settings: Settings, clock: Clock, catalog: Callable[[], Catalog], epoch: int | None = None) -> Journal:
+    return _opened(
+        "journal",
+        plugins.journal(),
+        settings.journal_folder,
+        segment_bytes=settings.journal.segment_bytes,
+        segment_age=settings.journal.segment_age.total_seconds(),
+        clock=clock,
+        epoch=epoch,
+        durable=lambda journal_id: assembled(catalog(), journal_id),
+    )
 
 
 def _opened(what: str, make: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:

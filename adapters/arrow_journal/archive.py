@@ -1,11 +1,12 @@
 """Sealed segments of a journal, in a folder or a bucket, read by any number of processes.
 
-This module writes, locks and verifies nothing: a sealed segment never changes. Opening an archive is cheap, because a
+A sealed segment never changes, so this module locks and verifies nothing. Receivers that share a journal `add` whole
+segments to it; otherwise only the gateway's archiving writes here. Opening an archive is cheap, because a
 segment is looked up when it is asked for. Segments must appear whole and in the order of their numbers. A program that
 copies one into a folder must give it another name until it is complete.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +15,7 @@ import pyarrow as pa
 import structlog
 
 from adapters.arrow_journal import arrow_ipc
+from adapters.arrow_journal.batch_columns import Bytes
 from adapters.arrow_journal.open_segment_copy import open_segment
 from adapters.arrow_journal.position_reader import PositionReader
 from adapters.arrow_journal.recent_batches import Recent
@@ -35,7 +37,7 @@ from adapters.disk import ReadFile
 from adapters.storage_places import bucket, local_folder
 from app.model.errors import DamagedError, GatewayError, NotArchived
 from app.model.message import PhysicalMessage, Position
-from app.model.records import JournalIdentity
+from app.model.records import JournalIdentity, Origin
 from app.ports import OpenSegment, PlacedBodies, Segment, is_damaged
 
 CACHE_BYTES = 4 << 30
@@ -106,6 +108,18 @@ class ArrowArchive(PositionReader):
                 header = read_header(self._storage.start(listed[number], MAX_HEADER))
                 self._require_one_journal(header, self._storage.path(number))
         return self._journal
+
+    def add(self, segment: int, pieces: Iterable[Bytes]) -> bool:
+        return self._storage.add(segment, pieces)
+
+    def origin(self, segment: int) -> Origin | None:
+        path = self._storage.path(segment)
+        try:
+            header = read_header(self._storage.start(self._storage.find(segment), MAX_HEADER))
+        except BadHeader as error:
+            raise GatewayError(f"{path} has no header that can be read: {error}") from error
+        self._require_one_journal(header, path)
+        return header.origin
 
     def batch_sizes(self, segment: int) -> list[int]:
         opened = self._segment(segment)

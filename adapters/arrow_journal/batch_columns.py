@@ -119,7 +119,11 @@ def _copied(bodies: Iterable[Bytes], target: memoryview, at: int) -> Iterator[in
 def place(encoded: Encoded, first: Position, seed: int) -> None:
     """Give the rows of a batch their positions, from this one on, and the checksum that covers them. It may be placed
     again elsewhere."""
-    head, count = encoded.head, len(encoded.bodies)
+    place_head(encoded.head, len(encoded.bodies), first, seed)
+
+
+def place_head(head: bytearray | memoryview, count: int, first: Position, seed: int) -> None:
+    """Do what `place` does with the head of a batch of `count` rows, however its bodies are held."""
     sums = _batch_crc32_in(len(head), count)
     at = first.pack()
     head[_positions_in(sums, count)] = np.arange(at, at + count, dtype="<i8").tobytes()

@@ -16,18 +16,19 @@
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from time import monotonic, time_ns
 
-from adapters.arrow_journal.batch_columns import BodyLayout, Encoded, prepare
+from adapters.arrow_journal.batch_columns import BodyLayout, Bytes, Encoded, prepare
 from adapters.arrow_journal.current_segment import CurrentSegment
 from adapters.arrow_journal.journal_identity import IdentityFile, Known, load, save
 from adapters.arrow_journal.journal_recovery import Durable, last_epoch, recover, take_over
 from adapters.arrow_journal.position_reader import PositionReader
+from adapters.arrow_journal.published_segment import end_of, published
 from adapters.arrow_journal.recent_batches import Recent
 from adapters.arrow_journal.segment_files import FolderLock, SegmentState, damaged_path, open_segment, segment_path
 from adapters.arrow_journal.segment_reader import SegmentFile
@@ -41,7 +42,7 @@ from app.model.message import (
     PhysicalMessage,
     Position,
 )
-from app.model.records import JournalIdentity
+from app.model.records import JournalIdentity, Origin
 from app.ports import Clock
 
 SEGMENT_BYTES = 256 << 20
@@ -176,6 +177,13 @@ class ArrowJournal(PositionReader):
                     self._identity.save(following=segment + 1)
             except OSError as error:
                 raise self._failure(error) from error
+
+    def published(
+        self, segments: Sequence[int], number: int, shared: JournalIdentity
+    ) -> tuple[Origin, Iterator[Bytes]]:
+        opened = [self._segment(each) for each in segments]
+        origin = Origin(self.identity().id, segments[-1], end_of(opened, number).pack())
+        return origin, published(opened, number, shared, origin)
 
     def seal(self, before: int | None = None) -> None:
         with self._writing:

@@ -2,7 +2,8 @@
 
 `attachment_gateway.journal` is the format, and `.created_at` the time when the segment was begun (µs). `.journal_id`
 and `.epoch` are the journal's identity. `.header_crc32` is the CRC-32C of these blocks, computed with dashes in place
-of its own digits.
+of its own digits. A segment that a receiver has published also has `.origin_id`, `.origin_segment` and `.origin_end`:
+the receiver's own journal, the last of its segments whose messages it has, and the packed position of the last message.
 """
 
 import re
@@ -13,7 +14,7 @@ from crc32c import crc32c
 from adapters.arrow_journal import arrow_ipc
 from adapters.arrow_journal.batch_columns import SCHEMA
 from adapters.disk import ReadFile, UnreadableError
-from app.model.records import JournalIdentity
+from app.model.records import JournalIdentity, Origin
 
 FORMAT = 1
 MAX_HEADER = 64 << 10
@@ -22,6 +23,7 @@ _PREFIX = b"attachment_gateway."
 _VERSION, _CREATED, _ID, _EPOCH, _CHECKSUM = (
     _PREFIX + name for name in (b"journal", b"created_at", b"journal_id", b"epoch", b"header_crc32")
 )
+_ORIGIN = tuple(_PREFIX + name for name in (b"origin_id", b"origin_segment", b"origin_end"))
 _AN_ID = re.compile(rb"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
 _MARK, _DASHES = b"crc32c:", b"-" * 8
 
@@ -35,11 +37,13 @@ def seed_of(journal_id: str, segment: int) -> int:
 
 
 class JournalSegmentHeader(NamedTuple):
-    """The content of a segment's header. `end` is the beginning of the first batch."""
+    """The content of a segment's header. `end` is the beginning of the first batch. `origin` is where the messages of a
+    published segment come from."""
 
     created_at: int
     journal: JournalIdentity
     end: int
+    origin: Origin | None = None
 
 
 class BadHeader(ValueError):
@@ -51,8 +55,9 @@ class BadHeader(ValueError):
         self.foreign = foreign
 
 
-def header_bytes(created_at: int, journal: JournalIdentity) -> bytes:
-    """Return the header of a segment of this journal that was begun at this time (µs)."""
+def header_bytes(created_at: int, journal: JournalIdentity, origin: Origin | None = None) -> bytes:
+    """Return the header of a segment of this journal that was begun at this time (µs), with the origin of its
+    messages if it is published."""
     values = {
         _VERSION: str(FORMAT),
         _CREATED: str(created_at),
@@ -60,6 +65,8 @@ def header_bytes(created_at: int, journal: JournalIdentity) -> bytes:
         _EPOCH: str(journal.epoch),
         _CHECKSUM: _MARK + _DASHES,
     }
+    if origin is not None:
+        values |= dict(zip(_ORIGIN, map(str, origin), strict=True))
     data = arrow_ipc.in_blocks(SCHEMA.with_metadata(values).serialize().to_pybytes())
     return data.replace(_MARK + _DASHES, _MARK + _checksum(data))
 
@@ -86,9 +93,13 @@ def read_header(start: bytes) -> JournalSegmentHeader:
     try:
         created_at = int(metadata[_CREATED])
         journal = JournalIdentity(metadata[_ID].decode(), int(metadata[_EPOCH]))
+        origin = None
+        if _ORIGIN[0] in metadata:
+            own, *places = (metadata[name] for name in _ORIGIN)
+            origin = Origin(own.decode(), *map(int, places))
     except (KeyError, ValueError) as error:
         raise BadHeader(f"its metadata are damaged: {error}") from error
-    return JournalSegmentHeader(created_at, journal, end)
+    return JournalSegmentHeader(created_at, journal, end, origin)
 
 
 def header_of(file: ReadFile, size: int) -> JournalSegmentHeader:

@@ -194,6 +194,11 @@ class SegmentFile:
 
     def undamaged_record_batch(self, batch: int) -> pa.RecordBatch | None:
         """Return a batch with its bodies; None if one of them is damaged. Raises the same errors as `layout`."""
+        data = self.undamaged_bytes(batch)
+        return None if data is None else _batch_of(data)
+
+    def undamaged_bytes(self, batch: int) -> memoryview | None:
+        """Return the bytes of a batch; None if a body is damaged. Raises the same errors as `layout`."""
         head = self.head(batch)
         try:
             data = memoryview(self.file().read(head.start, head.end))
@@ -202,7 +207,7 @@ class SegmentFile:
         start, offsets, crcs = head.layout
         if data[: len(head.data)] != head.data or not are_whole(data[start - head.start :], offsets, crcs):
             return None
-        return _batch_of(data)
+        return data
 
     def is_checked(self, piece: BodyPiece) -> bool:
         """Tell whether the large body that a piece belongs to has been checked."""

@@ -1,19 +1,22 @@
 """The storage of an archive's segments: a local folder, or an object store."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 from typing import Protocol
 
 import obstore
 import structlog
-from obstore.exceptions import BaseError
+from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import ObjectStore
 
+from adapters.arrow_journal.batch_columns import Bytes
 from adapters.arrow_journal.segment_cache import FileCache
 from adapters.arrow_journal.segment_files import SegmentState, segment_files, segment_path
-from adapters.disk import ReadFile, UnreadableError
+from adapters.disk import ReadFile, UnreadableError, sync_folder
 from app.model.errors import GatewayError
 from app.model.message import sealed_number, segment_name
 
@@ -34,6 +37,9 @@ class SegmentStorage(Protocol):
 
     def start(self, state: SegmentState, length: int) -> bytes:
         """Return the first `length` bytes of the file, fewer when it is shorter. Raises KeyError when it is gone."""
+
+    def add(self, number: int, pieces: Iterable[Bytes]) -> bool:
+        """Write the file of a segment durably. Return False if there is one, which stays as it is."""
 
     def drop_copy(self, state: SegmentState, file: ReadFile) -> bool:
         """Delete the local copy of a segment, which has damage and is open as `file`.
@@ -93,6 +99,24 @@ class FolderSegments:
         with self._explained(state.number):
             return ReadFile(self._path(state.number)).read(0, min(state.size, length))
 
+    def add(self, number: int, pieces: Iterable[Bytes]) -> bool:
+        path = self._path(number)
+        partial = path.with_name(f"{path.name}.{token_hex(8)}.partial")
+        try:
+            with partial.open("xb") as file:
+                file.writelines(pieces)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(partial, path)
+            sync_folder(self._folder)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise GatewayError(f"{path} cannot be written: {error}") from error
+        finally:
+            partial.unlink(missing_ok=True)
+        return True
+
     def drop_copy(self, state: SegmentState, file: ReadFile) -> bool:  # noqa: ARG002
         """Return False: segments of a folder are read in place."""
         return False
@@ -150,6 +174,15 @@ class BucketSegments:
                 return memoryview(obstore.get_range(self._store, name, start=start, end=end))
 
         return self._cache.open(_copy_name(state), state.size, fetch)
+
+    def add(self, number: int, pieces: Iterable[Bytes]) -> bool:
+        try:
+            obstore.put(self._store, segment_name(number), b"".join(pieces), mode="create", use_multipart=False)
+        except AlreadyExistsError:
+            return False
+        except (BaseError, OSError) as error:
+            raise GatewayError(f"{self.path(number)} cannot be written: {error}") from error
+        return True
 
     def drop_copy(self, state: SegmentState, file: ReadFile) -> bool:
         name = _copy_name(state)

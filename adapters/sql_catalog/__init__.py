@@ -16,6 +16,7 @@ from adapters.sql_catalog.parts.pipeline import PipelinePart, pack
 from adapters.sql_catalog.parts.quarantine import QuarantinePart
 from adapters.sql_catalog.parts.receiving import ReceivingPart
 from adapters.sql_catalog.parts.retention import RetentionPart
+from adapters.sql_catalog.parts.shared_journal import SharedJournalPart
 from adapters.sql_catalog.parts.uploads import UploadsPart
 from app.model.records import Checkpoint
 from app.ports import Packed
@@ -33,6 +34,7 @@ class SqlCatalog(
     KeysPart,
     LeasesPart,
     RetentionPart,
+    SharedJournalPart,
     UploadsPart,
     OwnershipPart,
 ):

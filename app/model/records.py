@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState, DeliveryState
 from app.model.evidence import Choice
@@ -53,6 +53,15 @@ class JournalIdentity(NamedTuple):
 
     id: str
     epoch: int
+
+
+class Origin(NamedTuple):
+    """Where the messages of a shared journal's segment come from: the own journal of a receiver, by its id, up to one
+    of its segments. `end` is the packed position of the last of them in the shared journal."""
+
+    journal: str
+    segment: int
+    end: int
 
 
 class Damage(NamedTuple):
@@ -363,13 +372,18 @@ class QuarantineCopy(NamedTuple):
     body: bytes | None
 
 
+ALONE: Final = ""
+"""In place of the own journal of a receiver, where one process receives alone."""
+
+
 class ReceivingMark(NamedTuple):
     """The packed `position` up to which the journal went when a source had been able to receive for `counted`
-    microseconds."""
+    microseconds. `journal` is the own journal of the receiver that counts; ALONE if there is no other."""
 
     source: str
     counted: int
     position: int
+    journal: str = ALONE
 
 
 class Kept(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from app.model.message import NO_PROPERTIES, UNREADABLE, PhysicalMessage, Position
-from app.model.records import DAMAGED_MESSAGE, Damage, Extent, JournalIdentity
+from app.model.records import DAMAGED_MESSAGE, Damage, Extent, JournalIdentity, Origin
 from app.ports.clock import Clock
 
 Prepared = Sequence[Any]
@@ -142,6 +142,17 @@ class JournalArchive(ReplayReader, Protocol):
     def open_segment(self) -> OpenSegment | None:
         """Return the segment that a journal in this folder is writing, or None if it has no durable message."""
 
+    def add(self, segment: int, pieces: Iterable[bytes | bytearray | memoryview]) -> bool:
+        """Add a segment durably, unless there is one of this number: then return False, and change nothing.
+
+        Of several processes that add the same number, one succeeds. When its answer is lost, GatewayError is raised,
+        and the segment may be there.
+        """
+
+    def origin(self, segment: int) -> Origin | None:
+        """Return where the messages of a published segment come from; None if it was not published. Raises KeyError if
+        the segment is gone, and GatewayError if its header cannot be read."""
+
     def identity(self) -> JournalIdentity | None:
         """Return the journal that the segments belong to, with the highest epoch among them.
 
@@ -177,6 +188,16 @@ class Journal(ReplayReader, Protocol):
         Raises JournalFull if there was no space; nothing was written then, and the same call may be repeated later.
         Raises JournalTaken if another process has opened the journal with a later epoch: the messages may be lost, and
         must not be acknowledged.
+        """
+
+    def published(
+        self, segments: Sequence[int], number: int, shared: JournalIdentity
+    ) -> tuple[Origin, Iterator[bytes | bytearray | memoryview]]:
+        """Return the file of segment `number` of a shared journal, with all messages of these sealed segments in order,
+        and what it says of their origin.
+
+        Bodies are not changed. A message that is damaged comes without its body, as `unreadable("damaged-message",
+        why)`, and a lost batch as one such message without a source. Raises KeyError if a segment is gone.
         """
 
     def seal(self, before: int | None = None) -> None:

@@ -6,10 +6,12 @@ Each process has all parts, and runs those of its roles (`settings.roles`):
 |---|---|
 | `receive` | `receive NAME`, `journal`, `journal ahead`, `assemble` and `finish` (with Spark: `listen`) |
 | `receive` | `receiving time`, `seal`, `retire`, `archive`, `heal`, `replay`, `lock` |
+| `receive`, as one of several | `receive NAME`, `journal`, `journal ahead`, `publish` |
+| `receive`, as one of several | `receiving time`, `seal`, `retire`, `replay` |
 | `serve` | `send NAME`, `claims NAME`; and REST, which `app.main` runs |
 | `keep` | `keeper`, `keeper watch` |
 | `keep`, with the lease | `record`, `settle`, `sweep`, `uploads`, `abandoned uploads`, `tables` |
-| `keep`, with the lease | `scrub`, `webhooks HOST` |
+| `keep`, with the lease | `scrub`, `webhooks HOST`; where several receive, `assemble`, `finish`, `heal` |
 | any | `history`, `catalog`, `events`; and `news` where other processes write events, too |
 """
 
@@ -33,6 +35,7 @@ from app.service.retention.deletion import Deletion
 from app.service.roles.keeper import Keeper
 from app.service.roles.keeping import KeepingTerm, KeptParts
 from app.service.roles.receiving import OwnReceiving, Receiving, ReceivingElsewhere
+from app.service.roles.receiving_together import ReceivingTogether
 from app.service.sending.abandoned_uploads import drop_abandoned_uploads
 from app.service.sending.delivery_creation import Deliveries
 from app.service.sending.upload_space import UploadSpace
@@ -53,7 +56,8 @@ class Gateway:
     """Receives, assembles (or leaves that to Spark), sends and keeps, as far as these are its roles. REST calls its
     parts.
 
-    Sealed journal segments are copied to `archive` before they are retired.
+    Sealed journal segments are copied to `archive` before they are retired. A process that receives together with
+    others has a journal of its `own`.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class Gateway:
         receivers: Mapping[str, Receiver],
         senders: Mapping[str, Sender],
         archive: ContentStore | None = None,
+        own: ReceiverContext | None = None,
     ) -> None:
         self.context = context
         self.settings, self.clock = context.settings, context.clock
@@ -95,6 +100,8 @@ class Gateway:
             )
             if isinstance(context, ReceiverContext)
             else ReceivingElsewhere(context)
+            if own is None
+            else ReceivingTogether(context, own, receivers, stop)
         )
         self.receivers = self.receiving.receivers
         self.replayer = self.receiving.replayer

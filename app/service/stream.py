@@ -18,7 +18,9 @@ slow stage holds back the stages before it, and in the end the broker.
 4. It passes other complete attachments to finishing, which reads their content from the journal.
 
 What waits behind the journal is not lost in a crash: `recover` finds it in journal and catalog. A job on Spark may take
-the place of assembly and finishing (`app.service.assembling.assembly_hosts.Landing`).
+the place of assembly and finishing (`app.service.assembling.assembly_hosts.Landing`). Where several processes receive,
+each publishes its journal (`app.service.receiving.publishing`), and the keeper assembles
+(`app.service.assembling.following`).
 """
 
 from collections.abc import Callable, Mapping
@@ -27,10 +29,11 @@ from threading import Event
 from time import monotonic
 from typing import Any
 
+from app.model.records import ALONE
 from app.observe import logger
 from app.ports import Receiver
 from app.service.assembling.assembler import Assembler
-from app.service.assembling.assembly_hosts import STOP_SECONDS, AssemblyHost, Landing
+from app.service.assembling.assembly_hosts import STOP_SECONDS, AssemblyHost
 from app.service.assembling.assembly_queue import AssemblyQueue, QueuedAssembly
 from app.service.context import ReceiverContext
 from app.service.finishing.finisher import Finisher
@@ -48,23 +51,23 @@ log = logger(__name__)
 
 
 class Stream:
-    """All stages from the receivers to finished content. `sent_again` gets finished attachments that came again."""
+    """All stages from the receivers to the `assembly` of attachments, which may be elsewhere."""
 
     def __init__(
         self,
         context: ReceiverContext,
         receivers: Mapping[str, Receiver],
-        sent_again: Callable[[CompleteAttachment], object],
+        assembly: AssemblyHost,
         stop: Event,
+        place: Callable[[int], int | None] = lambda position: position,
+        journal: str = ALONE,
     ) -> None:
-        self._context, self._receivers = context, receivers
+        """`place` and `journal` are as in `ReceivingTime`."""
+        self._context, self._receivers, self.assembly = context, receivers, assembly
         self.backlog = Backlog(context.settings.limits.backlog_bytes)
         self.intake = SharedIntake(context, self.backlog)
-        self.times = ReceivingTime(context, receivers, lambda: self.backlog.holding)
-        self.assembly: AssemblyHost = (
-            Landing(context) if context.settings.assembler == "spark" else Embedded(context, sent_again)
-        )
-        writer = JournalWriter(context, self.backlog, self.assembly.put)
+        self.times = ReceivingTime(context, receivers, lambda: self.backlog.holding, place, journal)
+        writer = JournalWriter(context, self.backlog, assembly.put)
 
         def receive(name: str, receiver: Receiver) -> None:
             receiver.run(self.times.intake(name, self.intake), stop)

@@ -139,7 +139,9 @@ class Settings(BaseSettings):
         """Seal segments early where other processes read the journal: they see only sealed ones."""
         journal, roles = given.get("journal", {}), given.get("roles", ALL_ROLES)
         is_divided = isinstance(roles, Collection) and {str(role) for role in roles} != ALL_ROLES
-        if not (is_divided or given.get("assembler") == "spark") or not isinstance(journal, Mapping):
+        if not isinstance(journal, Mapping):
+            return given
+        if not (is_divided or given.get("assembler") == "spark" or journal.get("shared")):
             return given
         return given | {"journal": SEGMENTS_FOR_OTHERS | dict(journal)}
 
@@ -158,14 +160,21 @@ class Settings(BaseSettings):
                 f"roles {', '.join(sorted(self.roles))} need catalog.url of a PostgreSQL, which processes with other "
                 "roles use, too; only serve alone may read a catalog in a file, which no other process writes"
             )
-        if self.is_divided and self.is_catalog_shared:
+        if self.journal.shared and not self.is_catalog_shared:
+            raise ValueError("journal.shared needs catalog.url of a PostgreSQL, which all receivers use")
+        if self.journal.shared and self.standby is not None:
+            raise ValueError(
+                "journal.shared and standby exclude each other: of several receivers none is the active one"
+            )
+        if (self.is_divided or self.journal.shared) and self.is_catalog_shared:
             needed = {"content.url": self.content.url, "journal.archive_url": self.journal.archive_url}
             if self.assembler == "spark":
                 needed["tables.url"] = self.tables.url
             if missing := [name for name, value in needed.items() if value is None]:
+                who = "journal.shared needs" if self.journal.shared else f"roles {', '.join(sorted(self.roles))} need"
                 raise ValueError(
-                    f"roles {', '.join(sorted(self.roles))} need {' and '.join(missing)}: places that all processes "
-                    "reach, an object store or a folder that they share"
+                    f"{who} {' and '.join(missing)}: places that all processes reach, an object store or a folder that "
+                    "they share"
                 )
         return self
 

@@ -53,10 +53,14 @@ so these are sealed early."""
 
 class JournalSettings(Section):
     """Where the journal lies, when a segment is sealed, and where sealed segments are archived before they are
-    deleted."""
+    deleted.
+
+    A `shared` journal is that of all processes which receive: each keeps what it has received in its own `folder`,
+    until that is in the archive."""
 
     folder: Path | None = None
     archive_url: str | None = None
+    shared: bool = False
     segment_bytes: ByteSize = Field(default=ByteSize(256 << 20), ge=1 << 16)
     segment_age: Duration = timedelta(hours=1)
 

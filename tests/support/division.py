@@ -34,8 +34,10 @@ class Division:
         more: str = "",
         *,
         http: str = "",
+        shared: bool = False,
     ) -> None:
-        """`more` are further settings, and `http` those of the table [http]."""
+        """`more` are further settings, and `http` those of the table [http]. With a `shared` journal, several processes
+        may receive, each as a member of a group of subscribers."""
         self._database = f"host={postgresql} user=postgres dbname=postgres"
         with psycopg.connect(self._database, autocommit=True) as connection:
             connection.execute("DROP SCHEMA public CASCADE")
@@ -43,8 +45,13 @@ class Division:
         self._broker = broker
         self.processes: dict[str, ForkedGateway] = {}
         url = f'[catalog]\nurl = "postgresql+psycopg://postgres@/postgres?host={postgresql}"\n'
-        source = mqtt_source("sas", broker.port, TOPIC)
-        self._settings = (SETTINGS + JOURNAL).format(bucket=bucket.url) + url + more + source
+        self._source, journal = mqtt_source("sas", broker.port, TOPIC), JOURNAL
+        if shared:
+            self._source, journal = (
+                mqtt_source("{}", broker.port, f"$share/gateways/{TOPIC}"),
+                JOURNAL + "shared = true\n",
+            )
+        self._settings = (SETTINGS + journal).format(bucket=bucket.url) + url + more
         self._folder, self._forks, self._http = folder, forks, http
 
     def begin(self, name: str) -> None:
@@ -52,7 +59,8 @@ class Division:
         own = self._folder / name
         own.mkdir()
         roles = f'roles = ["{name.partition("-")[0]}"]\n'
-        self.processes[name] = ForkedGateway(own, self._settings, self._forks, first=roles, http=self._http)
+        settings = self._settings + self._source.replace('client_id = "{}"', f'client_id = "{name}"').format("sas")
+        self.processes[name] = ForkedGateway(own, settings, self._forks, first=roles, http=self._http)
         self.processes[name].start()
 
     def __getitem__(self, name: str) -> ForkedGateway:

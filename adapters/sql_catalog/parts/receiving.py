@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
 
+from adapters.sql_catalog.database_clock import now_of
 from adapters.sql_catalog.parts.closing import forget_pieces
 from adapters.sql_catalog.parts.part import CatalogPart, among, chunks, log_events
 from adapters.sql_catalog.schema import catalog_tables
@@ -12,7 +13,7 @@ from adapters.sql_catalog.schema.record_rows import attachment_record
 from adapters.sql_catalog.schema.state_conditions import becomes, can
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentState
-from app.model.records import AttachmentRecord, NewEvent, ReceivingMark
+from app.model.records import ALONE, AttachmentRecord, NewEvent, ReceivingMark
 
 _attachments, _times, _marks = catalog_tables.attachments, catalog_tables.receiving_time, catalog_tables.receiving_marks
 _expirations, _counting, _messages = catalog_tables.expirations, catalog_tables.counting, catalog_tables.messages
@@ -39,30 +40,40 @@ KEPT = 10_000
 class ReceivingPart(CatalogPart):
     """`app.ports.catalog.receiving` over SQL."""
 
-    def receiving_time(self) -> dict[str, int]:
+    def receiving_time(self) -> dict[str, dict[str, int]]:
+        found: dict[str, dict[str, int]] = {}
         with self._database.read() as connection:
-            return {row.source: row.counted for row in connection.execute(select(_times))}
+            for journal, source, counted in connection.execute(select(_times)):
+                found.setdefault(journal, {})[source] = counted
+        return found
 
     def receiving_marks(self) -> list[ReceivingMark]:
-        marks = select(_marks.c.source, _marks.c.counted, _marks.c.position)
-        return self._all(
-            marks.order_by(_marks.c.source, _marks.c.counted),
-            lambda row: ReceivingMark(row.source, row.counted, row.position),
-        )
+        marks = select(_marks.c.source, _marks.c.counted, _marks.c.position, _marks.c.journal)
+        order = _marks.c.journal, _marks.c.source, _marks.c.counted
+        return self._all(marks.order_by(*order), ReceivingMark._make)
 
     def save_receiving_time(
-        self, counted: Mapping[str, int], marks: Sequence[ReceivingMark], forget_before: Mapping[str, int]
+        self,
+        counted: Mapping[str, int],
+        marks: Sequence[ReceivingMark],
+        forget_before: Mapping[str, int],
+        journal: str = ALONE,
     ) -> None:
         new = self._database.insert(_times)
-        save = new.on_conflict_do_update(index_elements=["source"], set_={"counted": new.excluded.counted})
+        save = new.on_conflict_do_update(index_elements=["journal", "source"], set_={"counted": new.excluded.counted})
         with self._database.write() as connection:
             if counted:
-                connection.execute(save, [{"source": name, "counted": time} for name, time in counted.items()])
+                rows = [{"journal": journal, "source": name, "counted": time} for name, time in counted.items()]
+                connection.execute(save, rows)
+            if journal != ALONE:
+                own = catalog_tables.receiving_journals
+                connection.execute(update(own).where(own.c.id == journal).values(seen_at=now_of(connection)))
             if marks:
                 add = self._database.insert(_marks).on_conflict_do_nothing()
                 connection.execute(add, [mark._asdict() for mark in marks])
             for source, before in forget_before.items():
-                connection.execute(delete(_marks).where(_marks.c.source == source, _marks.c.counted < before))
+                old = _marks.c.journal == journal, _marks.c.source == source, _marks.c.counted < before
+                connection.execute(delete(_marks).where(*old))
 
     def silent_attachments(self, source: str, last_position: int, limit: int) -> list[AttachmentRecord]:
         # No index has this order, since every checkpoint would have to rewrite it. The query scans all receiving

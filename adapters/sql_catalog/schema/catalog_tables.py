@@ -69,7 +69,25 @@ progress = Table(
     Column("journal_id", AnyText, comment="of the journal that this catalog belongs to"),
     Column("journal_epoch", BigInteger, comment="of the gateway that bound it last"),
     Column("restarts", BigInteger, nullable=False, server_default="0", comment="how many attachments were begun anew"),
+    Column(
+        "published",
+        BigInteger,
+        nullable=False,
+        server_default="0",
+        comment="of the last message in the journal that receivers share",
+    ),
     comment="one row",
+)
+
+receiving_journals = Table(
+    "receiving_journals",
+    metadata,
+    Column("id", AnyText, primary_key=True),
+    Column("receiver", AnyText, nullable=False, comment="the process that opened it last"),
+    Column("published", BigInteger, nullable=False, comment="its last segment that the shared journal has"),
+    Column("opened_at", BigInteger, nullable=False),
+    Column("seen_at", BigInteger, nullable=False, comment="when it counted its receiving time last"),
+    comment="the own journals of receivers that share one",
 )
 
 source_dialects = Table(
@@ -225,6 +243,7 @@ replay_requests = Table(
 receiving_time = Table(
     "receiving_time",
     metadata,
+    Column("journal", AnyText, primary_key=True, comment="of the receiver; empty for one that receives alone"),
     Column("source", AnyText, primary_key=True),
     Column("counted", BigInteger, nullable=False, comment="microseconds in which the source could receive"),
 )
@@ -232,6 +251,7 @@ receiving_time = Table(
 receiving_marks = Table(
     "receiving_marks",
     metadata,
+    Column("journal", AnyText, primary_key=True, comment="of the receiver; empty for one that receives alone"),
     Column("source", AnyText, primary_key=True),
     Column("counted", BigInteger, primary_key=True, autoincrement=False),
     Column("position", BigInteger, nullable=False, comment="all that was journalled when so much had been counted"),

@@ -15,6 +15,7 @@ from app.ports.catalog.pipeline import Packed, PipelineCatalog
 from app.ports.catalog.quarantine import QuarantineCatalog
 from app.ports.catalog.receiving import ReceivingCatalog
 from app.ports.catalog.retention import RetentionCatalog
+from app.ports.catalog.shared_journal import SharedJournalCatalog
 from app.ports.catalog.uploads import UploadCatalog
 
 
@@ -32,6 +33,7 @@ class Catalog(
     LeaseCatalog,
     PipelineCatalog,
     RetentionCatalog,
+    SharedJournalCatalog,
     UploadCatalog,
     CatalogRepair,
     Protocol,

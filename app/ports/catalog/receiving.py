@@ -4,22 +4,27 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from app.model.attachment import AttachmentState
-from app.model.records import AttachmentRecord, NewEvent, ReceivingMark
+from app.model.records import ALONE, AttachmentRecord, NewEvent, ReceivingMark
 
 
 class ReceivingCatalog(Protocol):
     """The receiving time of sources, attachments that expire by it or begin again, and the numbering on arrival."""
 
-    def receiving_time(self) -> dict[str, int]:
-        """Return for how many microseconds each source could receive, as last saved."""
+    def receiving_time(self) -> dict[str, dict[str, int]]:
+        """Return for how many microseconds each source could receive, as last saved, by the journal of the receiver."""
 
     def receiving_marks(self) -> list[ReceivingMark]:
-        """Return all marks, by source and count."""
+        """Return all marks, by journal, source and count."""
 
     def save_receiving_time(
-        self, counted: Mapping[str, int], marks: Sequence[ReceivingMark], forget_before: Mapping[str, int]
+        self,
+        counted: Mapping[str, int],
+        marks: Sequence[ReceivingMark],
+        forget_before: Mapping[str, int],
+        journal: str = ALONE,
     ) -> None:
-        """Save the counts of sources and new marks; forget marks of sources below a count."""
+        """Save the counts of a receiver's sources and new marks; forget its marks of sources below a count. Of several
+        receivers, this one has been seen now."""
 
     def silent_attachments(self, source: str, last_position: int, limit: int) -> list[AttachmentRecord]:
         """Return attachments being received of a source that got nothing after a packed position, stalest first."""

@@ -1,4 +1,4 @@
-"""The host of assembly: this process (`app.service.stream.Embedded`), or a job on Spark that reads the same journal.
+"""The host of assembly: this process (`app.service.stream.Embedded`), or another one that reads the same journal.
 
 Either way the results are in the catalog and the content store. The gateway does the rest: it receives, settles,
 expires, retires segments, sends and answers.
@@ -41,6 +41,36 @@ class AssemblyHost(Protocol):
 
     def check(self) -> dict[str, Any]:
         """Return the state of assembly for the health report."""
+
+
+class AssembledElsewhere:
+    """Leaves assembly to the keeper, or to a job, that reads what several receivers have published."""
+
+    def __init__(self, context: ServiceContext) -> None:
+        self._by = "spark" if context.settings.assembler == "spark" else "keeper"
+        self.workers: list[Worker] = []
+
+    def put(self, positions: Sequence[Position], messages: Sequence[PhysicalMessage]) -> None:
+        """Do nothing: the messages are published later."""
+
+    def recover(self) -> None:
+        """Do nothing."""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+    def between(self, change: Change) -> None:
+        """Make a change at once: it is counted, so that assembly notices it."""
+        at_once(change)
+
+    def finish_again(self, attachment_id: str) -> None:
+        """Do nothing: whoever finishes searches the catalog for complete attachments."""
+
+    def may_go(self, segment: int) -> bool:  # noqa: ARG002
+        return True
+
+    def check(self) -> dict[str, Any]:
+        return {"ok": True, "by": self._by}
 
 
 class Behind(NamedTuple):

@@ -17,11 +17,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from threading import Lock
 from typing import Protocol
 
 from app.model.message import PhysicalMessage
-from app.model.records import ReceivingMark
+from app.model.records import ALONE, ReceivingMark
 from app.ports import Intake, Receiver
 from app.ports.catalog.receiving import ReceivingCatalog
 from app.service.context import ReceiverContext
@@ -52,33 +53,51 @@ class CountedTime(Protocol):
 
 
 class SavedReceivingTime:
-    """The receiving time that another process counts, as it was when `sources` was last asked for. Expiry by it is late
-    by at most `SAVE_SECONDS`."""
+    """The receiving time that other processes count, as it was when `sources` was last asked for. Expiry by it is late
+    by at most `SAVE_SECONDS`.
+
+    Where several receive, the one that has been able to receive for the shortest time decides: what it keeps, or what
+    the broker keeps for it, is not late.
+    """
 
     def __init__(self, catalog: ReceivingCatalog) -> None:
         self._catalog = catalog
-        self._counted: dict[str, int] = {}
-        self._marks: dict[str, list[ReceivingMark]] = {}
+        self._counted: dict[str, dict[str, int]] = {}
+        """By source, then by the journal of the receiver."""
+        self._marks: dict[str, dict[str, list[ReceivingMark]]] = {}
+        """By journal, then by source."""
 
     @property
     def sources(self) -> list[str]:
         """All sources that were ever counted; this reads their times from the catalog."""
-        self._counted, self._marks = self._catalog.receiving_time(), _by_source(self._catalog.receiving_marks())
+        counted: dict[str, dict[str, int]] = {}
+        for journal, times in self._catalog.receiving_time().items():
+            for source, time in times.items():
+                counted.setdefault(source, {})[journal] = time
+        self._counted, self._marks = counted, _by_source(self._catalog.receiving_marks())
         return list(self._counted)
 
     def counted(self, source: str) -> int:
         """Return the microseconds in which a source could receive."""
-        return self._counted.get(source, 0)
+        return min(self._counted.get(source, {}).values(), default=0)
 
     def mark_before(self, source: str, duration: int) -> ReceivingMark | None:
-        """Return the newest mark that is at least `duration` microseconds of receiving old."""
-        return _newest(self._marks, source, self.counted(source) - duration)
+        """Return a mark at the lowest position of those that are at least `duration` microseconds of receiving old, of
+        each receiver the newest one."""
+        marks: list[ReceivingMark] = []
+        for journal, counted in self._counted.get(source, {}).items():
+            mark = _newest(self._marks.get(journal, {}), source, counted - duration)
+            if mark is None:
+                return None
+            marks.append(mark)
+        return min(marks, key=attrgetter("position"), default=None)
 
 
-def _by_source(marks: Iterable[ReceivingMark]) -> dict[str, list[ReceivingMark]]:
-    found: dict[str, list[ReceivingMark]] = {}
+def _by_source(marks: Iterable[ReceivingMark]) -> dict[str, dict[str, list[ReceivingMark]]]:
+    """Return marks by the journal of the receiver, then by source."""
+    found: dict[str, dict[str, list[ReceivingMark]]] = {}
     for mark in marks:
-        found.setdefault(mark.source, []).append(mark)
+        found.setdefault(mark.journal, {}).setdefault(mark.source, []).append(mark)
     return found
 
 
@@ -145,22 +164,39 @@ class _Source:
         return self.is_up_to_date
 
 
+@dataclass(slots=True)
+class _Step:
+    """The time that sources could receive before the own journal ended at a packed position. It counts once assembly
+    has `reached` a place: all that is in the own journal is before it there. None while that is not published."""
+
+    end: int
+    times: dict[str, int]
+    reached: int | None = None
+
+
 class ReceivingTime:
-    """Counts the receiving time of these receivers' sources. `holding` returns why nothing is received, if so. `_lock`
-    guards `_new_marks`; `_stepping` lets one thread at a time `step`."""
+    """Counts the receiving time of these receivers' sources. `holding` returns why nothing is received, if so.
+
+    A receiver that shares a journal counts for its own one, `journal`. `place` returns a packed position of the shared
+    journal that is behind all that is in the own one up to a position; None while that is not published.
+
+    `_lock` guards `_new_marks`; `_stepping` lets one thread at a time `step`.
+    """
 
     def __init__(
         self,
         context: ReceiverContext,
         receivers: Mapping[str, Receiver],
         holding: Callable[[], str | None] = lambda: None,
+        place: Callable[[int], int | None] = lambda position: position,
+        journal: str = ALONE,
     ) -> None:
-        self._context, self._holding = context, holding
+        self._context, self._holding, self._place, self._journal = context, holding, place, journal
         self._sources = {name: _Source(receiver) for name, receiver in receivers.items()}
         self._longest = context.settings.expiry.unfinished.total_seconds()
-        self._counted = context.catalog.receiving_time()
-        self._marks = _by_source(context.catalog.receiving_marks())
-        self._waiting: deque[tuple[int, dict[str, int]]] = deque()
+        self._counted = context.catalog.receiving_time().get(journal, {})
+        self._marks = _by_source(context.catalog.receiving_marks()).get(journal, {})
+        self._waiting: deque[_Step] = deque()
         self._new_marks: list[ReceivingMark] = []
         self._lock, self._stepping = Lock(), Lock()
         self._last = self._saved_at = context.clock.monotonic()
@@ -199,16 +235,21 @@ class ReceivingTime:
             end = self._context.journal.end()
             times = dict.fromkeys(can, passed)
             if len(self._waiting) >= STEPS_WAITING:
-                _, earlier = self._waiting.pop()
+                earlier = self._waiting.pop().times
                 times = {name: earlier.get(name, 0) + times.get(name, 0) for name in earlier | times}
-            self._waiting.append((-1 if end is None else end.pack(), times))
+            self._waiting.append(_Step(-1 if end is None else end.pack(), times))
 
+            for step in self._waiting:
+                if step.reached is None:
+                    step.reached = self._place(step.end)
+                if step.reached is None:
+                    break
             progress = self._context.catalog.progress()
-            while self._waiting and self._waiting[0][0] <= (-1 if progress is None else progress):
-                reached, times = self._waiting.popleft()
-                for source, time in times.items():
+            assembled = -1 if progress is None else progress
+            while self._waiting and (reached := self._waiting[0].reached) is not None and reached <= assembled:
+                for source, time in self._waiting.popleft().times.items():
                     self._counted[source] = counted = self.counted(source) + time
-                    self._mark(ReceivingMark(source, counted, reached))
+                    self._mark(ReceivingMark(source, counted, reached, self._journal))
 
             if now - self._saved_at >= SAVE_SECONDS:
                 self.save()
@@ -219,7 +260,7 @@ class ReceivingTime:
         with self._lock:
             marks, self._new_marks = self._new_marks, []
         oldest = {source: marks[0].counted for source, marks in self._marks.items() if marks}
-        self._context.catalog.save_receiving_time(self._counted, marks, oldest)
+        self._context.catalog.save_receiving_time(self._counted, marks, oldest, self._journal)
 
     def _mark(self, mark: ReceivingMark) -> None:
         marks = self._marks.setdefault(mark.source, [])

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 from app.model.records import EventRecord
 from app.ports import TableStore
+from app.service.assembling.following import Following
 from app.service.content.content_damage import Damages
 from app.service.content.settling import Settler
 from app.service.context import Between, ServiceContext
 from app.service.events.event_log import log_events
 from app.service.events.event_reader import EventReader
-from app.service.repair.healing import Reading
+from app.service.repair.healing import Healer, Reading
 from app.service.repair.recorder import Recorder
 from app.service.repair.scrubber import Scrubber
 from app.service.retention.receiving_time import CountedTime
@@ -57,8 +58,15 @@ class KeepingTerm:
         self._settler = Settler(context, parts.damages, stop)
         self.webhooks = Webhooks(context, stop, parts.dead_letters)
         self._upkeep = TableUpkeep(context, parts.tables, stop)
-        sweeper = Sweeper(context, parts.times, parts.between)
         every = periodic(stop)
+        self._assembly: Following | None = None
+        between, assembling = parts.between, []
+        if context.settings.journal.shared and context.settings.assembler == "embedded":
+            healer = Healer(context, parts.damages, parts.read, stop)
+            self._assembly = Following(context, healer.put, stop)
+            between = self._assembly.between
+            assembling = [*self._assembly.workers, every(1.0, "heal", healer.step)]
+        sweeper = Sweeper(context, parts.times, between)
         self.workers = [
             every(1.0, "record", self.recorder.attempt),
             every(SETTLE_SECONDS, "settle", self._settler.settle),
@@ -67,6 +75,7 @@ class KeepingTerm:
             every(ABANDONED_SECONDS, "abandoned uploads", AbandonedUploads(context).step),
             every(UPKEEP_SECONDS, "tables", self._upkeep.step),
             *self.webhooks.workers.values(),
+            *assembling,
         ]
         if context.settings.scrub.enabled:
             self.workers.append(Worker("scrub", self._scrubber.run))
@@ -85,6 +94,8 @@ class KeepingTerm:
     def end(self, longest: float | None = None) -> None:
         """Stop all threads, and wait for each, at most some seconds if `longest` is given."""
         self.stop.set()
+        if self._assembly is not None:
+            self._assembly.end()
         self._context.notifier.notify()
         for worker in self.workers:
             worker.join(longest)
@@ -97,6 +108,7 @@ class KeepingTerm:
             "scrub": self._scrubber.check(),
             "settling": self._settler.check(),
             "tables": self._upkeep.check(),
+            **({} if self._assembly is None else {"assembly": self._assembly.check()}),
             **self.webhooks.checks(),
         }
 

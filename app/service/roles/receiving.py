@@ -1,7 +1,8 @@
 """The role `receive`: from brokers to the journal, assembly, finishing, and the journal's own upkeep.
 
-Every process has one of two: `OwnReceiving`, or `ReceivingElsewhere`, which knows what another process receives only by
-the catalog and the archive.
+Every process has one of three: `OwnReceiving`; `ReceivingTogether`, if several receive
+(`app.service.roles.receiving_together`); or `ReceivingElsewhere`, which knows what other processes receive only by the
+catalog and the archive.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 from app.model.errors import CatalogTaken
 from app.observe import logger
 from app.ports import ContentStore, Receiver, Segment
+from app.service.assembling.assembly_hosts import AssemblyHost, Landing
 from app.service.content.content_damage import Damages
 from app.service.context import ArchiveContext, Change, ReceiverContext, at_once
 from app.service.quarantine.replays import Replayer, Replays, RequestedReplays
@@ -20,7 +22,7 @@ from app.service.receiving.journal_upkeep import JournalUpkeep
 from app.service.receiving.ownership import claim, keep_lock, require_journal
 from app.service.repair.healing import Healer, Reading
 from app.service.retention.receiving_time import CountedTime, SavedReceivingTime
-from app.service.stream import Stream
+from app.service.stream import Embedded, Stream
 from app.service.threads import Worker, periodic
 
 log = logger(__name__)
@@ -92,11 +94,12 @@ class OwnReceiving:
         self._context, self.receivers = context, receivers
         self._damages, self._stop, self._taken = damages, stop, taken
         self._healer = Healer(context, damages, read, stop)
-        self.stream = Stream(context, receivers, self._healer.put, stop)
+        is_elsewhere = context.settings.assembler == "spark"
+        assembly: AssemblyHost = Landing(context) if is_elsewhere else Embedded(context, self._healer.put)
+        self.stream = Stream(context, receivers, assembly, stop)
         self.times = self.stream.times
         self._archiver = None if archive is None else Archiver(context, archive)
         self._upkeep = JournalUpkeep(context, self._may_go, before_retiring)
-        assembly = self.stream.assembly
         self.between, self.free_bytes = assembly.between, context.journal.free_bytes
         self.replayer = Replayer(context, self.stream.intake.journal_again, assembly.finish_again, context.journal.end)
         every = periodic(stop)

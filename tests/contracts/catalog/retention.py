@@ -8,7 +8,7 @@ import pytest
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.message import Position
 from app.model.pipeline_run import PipelineRun, RunKind, RunState
-from app.model.records import Checkpoint, GroupProgress, Kept, NewEvent, PartRun, QuarantineCopy, ReceivingMark
+from app.model.records import ALONE, Checkpoint, GroupProgress, Kept, NewEvent, PartRun, QuarantineCopy, ReceivingMark
 from app.ports import BadCursor, Catalog, Page
 from tests.contracts.catalog.records import (
     HAPPENED,
@@ -33,7 +33,7 @@ class Retention:
         marks = [ReceivingMark("crane", 7, 1 << 40), ReceivingMark("quay", 5, 1), ReceivingMark("quay", 9, 1 << 62)]
         catalog.save_receiving_time({"quay": 9, "crane": 7}, marks, {})
         catalog.save_receiving_time({"quay": 10}, [marks[0]], {"quay": 9})
-        assert catalog.receiving_time() == {"quay": 10, "crane": 7}
+        assert catalog.receiving_time() == {ALONE: {"quay": 10, "crane": 7}}
         assert catalog.receiving_marks() == [marks[0], marks[2]]
 
     def test_what_is_silent_expires_unless_more_of_it_came_meanwhile(self, catalog: Catalog) -> None:

@@ -16,7 +16,7 @@ depends_on = None
 _ROW_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
-def upgrade() -> None:
+def upgrade() -> None:  # noqa: PLR0915 - one statement a table
     op.create_table(
         "api_keys",
         sa.Column("id", sa.Text(), nullable=False),
@@ -331,6 +331,13 @@ def upgrade() -> None:
             nullable=False,
             comment="how many attachments were begun anew",
         ),
+        sa.Column(
+            "published",
+            sa.BigInteger(),
+            server_default="0",
+            nullable=False,
+            comment="of the last message in the journal that receivers share",
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_progress")),
         comment="one row",
     )
@@ -372,19 +379,31 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_quarantine_state_received_at_id"), "quarantine", ["state", "received_at", "id"])
     op.create_table(
+        "receiving_journals",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("receiver", sa.Text(), nullable=False, comment="the process that opened it last"),
+        sa.Column("published", sa.BigInteger(), nullable=False, comment="its last segment that the shared journal has"),
+        sa.Column("opened_at", sa.BigInteger(), nullable=False),
+        sa.Column("seen_at", sa.BigInteger(), nullable=False, comment="when it counted its receiving time last"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_receiving_journals")),
+        comment="the own journals of receivers that share one",
+    )
+    op.create_table(
         "receiving_marks",
+        sa.Column("journal", sa.Text(), nullable=False, comment="of the receiver; empty for one that receives alone"),
         sa.Column("source", sa.Text(), nullable=False),
         sa.Column("counted", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column(
             "position", sa.BigInteger(), nullable=False, comment="all that was journalled when so much had been counted"
         ),
-        sa.PrimaryKeyConstraint("source", "counted", name=op.f("pk_receiving_marks")),
+        sa.PrimaryKeyConstraint("journal", "source", "counted", name=op.f("pk_receiving_marks")),
     )
     op.create_table(
         "receiving_time",
+        sa.Column("journal", sa.Text(), nullable=False, comment="of the receiver; empty for one that receives alone"),
         sa.Column("source", sa.Text(), nullable=False),
         sa.Column("counted", sa.BigInteger(), nullable=False, comment="microseconds in which the source could receive"),
-        sa.PrimaryKeyConstraint("source", name=op.f("pk_receiving_time")),
+        sa.PrimaryKeyConstraint("journal", "source", name=op.f("pk_receiving_time")),
     )
     op.create_table(
         "source_dialects",
@@ -559,6 +578,7 @@ def downgrade() -> None:
         "source_dialects",
         "receiving_time",
         "receiving_marks",
+        "receiving_journals",
         "quarantine",
         "upload_pieces",
         "uploads",

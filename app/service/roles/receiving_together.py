@@ -1,0 +1,127 @@
+"""The role `receive` of several processes: from brokers to the own journal, and from there to the shared one.
+
+A message is acknowledged once it is in the receiver's own journal, on its disk. The archive has it soon after
+(`app.service.receiving.publishing`). The keeper, or a job on Spark, assembles what is there.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from secrets import token_hex
+from threading import Event
+from typing import Any
+
+from app.model.errors import GatewayError
+from app.model.records import JournalIdentity
+from app.observe import logger
+from app.ports import Receiver
+from app.service.assembling.assembly_hosts import AssembledElsewhere
+from app.service.context import ArchiveContext, Change, ReceiverContext, at_once
+from app.service.quarantine.replays import Replayer
+from app.service.receiving.publishing import Publisher
+from app.service.retention.receiving_time import SavedReceivingTime
+from app.service.stream import Stream
+from app.service.threads import Worker, periodic
+
+log = logger(__name__)
+
+PUBLISH_SECONDS = 0.25
+UPKEEP_SECONDS = 1.0
+REPLAY_SECONDS, REPLAY_LEASE_SECONDS = 1.0, 30.0
+REPLAYS = "replays"
+"""The lease of the receiver that journals messages of the quarantine again."""
+STOP_SECONDS = 20.0
+
+
+class ReceivingTogether:
+    """Receives into the journal of `own`. `context` has the journal that all receivers share: the archive."""
+
+    def __init__(
+        self, context: ArchiveContext, own: ReceiverContext, receivers: Mapping[str, Receiver], stop: Event
+    ) -> None:
+        self._context, self._own, self.receivers = context, own, receivers
+        archive, journal, catalog = context.journal, own.journal, context.catalog
+        newest = max((segment.number for segment in archive.segments()), default=0)
+        shared = catalog.join(
+            journal.identity(),
+            context.instance,
+            archive.identity() or JournalIdentity(token_hex(16), 1),
+            newest,
+            context.clock.now(),
+        )
+        self._publisher = Publisher(own, archive, shared)
+        place, journal_id = self._publisher.place, journal.identity().id
+        self.stream = Stream(own, receivers, AssembledElsewhere(own), stop, place=place, journal=journal_id)
+        self.times = SavedReceivingTime(catalog)
+        self.free_bytes = journal.free_bytes
+        self.replayer = Replayer(context, self.stream.intake.journal_again, lambda _attachment: None, journal.end)
+        every = periodic(stop)
+        self._own_workers = [
+            every(1.0, "receiving time", self.stream.times.step),
+            every(UPKEEP_SECONDS, "seal", self._seal_old_segment),
+            every(PUBLISH_SECONDS, "publish", self._publisher.publish),
+            every(UPKEEP_SECONDS, "retire", self._retire),
+            every(REPLAY_SECONDS, "replay", self._carry_out_replays),
+        ]
+        self.workers: Sequence[Worker] = [*self._own_workers, *self.stream.workers]
+        metrics = own.metrics
+        metrics.journal_bytes.set_function(lambda: sum(segment.size for segment in journal.segments()))
+        metrics.journal_segments.set_function(lambda: len(journal.segments()))
+        metrics.free_bytes.set_function(journal.free_bytes)
+
+    def recover(self) -> None:
+        """Do nothing: what an earlier process left in the own journal is published as what comes now."""
+
+    def start(self) -> None:
+        """Start all threads, the receivers last."""
+        for worker in self._own_workers:
+            worker.start()
+        self.stream.start()
+
+    def stop(self) -> None:
+        """Stop to receive, and publish all that is in the own journal. The event `stop` must be set."""
+        self.stream.stop()
+        for worker in self._own_workers:
+            worker.join(STOP_SECONDS)
+        with suppress(GatewayError):  # the next process publishes it
+            self._own.journal.seal()
+            self._publisher.publish()
+        try:
+            self.stream.times.step()
+            self.stream.times.save()
+        except Exception:
+            log.exception("receiving_time_not_saved")
+
+    def close(self) -> None:
+        """Close the own journal."""
+        self._own.journal.close()
+
+    def checks(self) -> dict[str, dict[str, Any]]:
+        """Return the checks of journal and publishing."""
+        return {"journal": self.stream.check(), "publishing": self._publisher.check()}
+
+    def between(self, change: Change) -> None:
+        """Make a change at once."""
+        at_once(change)
+
+    def _seal_old_segment(self) -> None:
+        age = int(self._own.settings.journal.segment_age.total_seconds() * 1e6)
+        self._own.journal.seal(self._own.clock.now() - age)
+
+    def _retire(self) -> None:
+        """Remove what is published: the own journal is not read again."""
+        for segment in self._own.journal.segments():
+            if segment.sealed_at is not None and self._publisher.is_published(segment):
+                self._own.journal.retire(segment.number)
+                log.info("segment_retired", segment=segment.number)
+
+    def _carry_out_replays(self) -> None:
+        """Carry out the replays that clients have requested, by one receiver at a time."""
+        catalog = self._context.catalog
+        if not catalog.replay_requests(1):
+            return
+        lease = catalog.take_lease(REPLAYS, self._context.instance, REPLAY_LEASE_SECONDS)
+        if lease is not None:
+            try:
+                self.replayer.carry_out()
+            finally:
+                catalog.release_lease(lease)
