@@ -45,7 +45,7 @@ def test_receivers_share_one_journal(division: Division) -> None:
     attachments = division.send(program, 12)
     division.await_settled(12)
     assert_received(division["serve-a"], attachments)
-    shares = [division[name].samples().total("received_messages", source="sas") for name in RECEIVERS]
+    shares = [division[name].samples().total("messages_received_total", source="sas") for name in RECEIVERS]
     assert min(shares) > 0, "each of them has received something"
 
     # Each process is killed while messages come, and started again.
