@@ -37,7 +37,7 @@ from adapters.disk import ReadFile
 from adapters.storage_places import bucket, local_folder
 from app.model.errors import DamagedError, GatewayError, NotArchived
 from app.model.message import PhysicalMessage, Position
-from app.model.records import JournalIdentity, Origin
+from app.model.records import JournalIdentity, Publication
 from app.ports import OpenSegment, PlacedBodies, Segment, is_damaged
 
 CACHE_BYTES = 4 << 30
@@ -112,7 +112,7 @@ class ArrowArchive(PositionReader):
     def add(self, segment: int, pieces: Iterable[Bytes]) -> bool:
         return self._storage.add(segment, pieces)
 
-    def origin(self, segment: int) -> Origin | None:
+    def origin(self, segment: int) -> Publication | None:
         path = self._storage.path(segment)
         try:
             header = read_header(self._storage.start(self._storage.find(segment), MAX_HEADER))

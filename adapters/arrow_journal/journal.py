@@ -42,7 +42,7 @@ from app.model.message import (
     PhysicalMessage,
     Position,
 )
-from app.model.records import JournalIdentity, Origin
+from app.model.records import JournalIdentity, Publication
 from app.ports import Clock
 
 SEGMENT_BYTES = 256 << 20
@@ -180,9 +180,9 @@ class ArrowJournal(PositionReader):
 
     def published(
         self, segments: Sequence[int], number: int, shared: JournalIdentity
-    ) -> tuple[Origin, Iterator[Bytes]]:
+    ) -> tuple[Publication, Iterator[Bytes]]:
         opened = [self._segment(each) for each in segments]
-        origin = Origin(self.identity().id, segments[-1], end_of(opened, number).pack())
+        origin = Publication(self.identity().id, segments[-1], end_of(opened, number).pack())
         return origin, published(opened, number, shared, origin)
 
     def seal(self, before: int | None = None) -> None:

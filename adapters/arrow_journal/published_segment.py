@@ -12,10 +12,12 @@ from adapters.arrow_journal.segment_header import header_bytes, seed_of
 from adapters.arrow_journal.segment_reader import SegmentFile
 from app.model.errors import DamagedError
 from app.model.message import UNREADABLE, PhysicalMessage, Position
-from app.model.records import DAMAGED_MESSAGE, JournalIdentity, Origin
+from app.model.records import DAMAGED_MESSAGE, JournalIdentity, Publication
 
 
-def published(segments: Sequence[SegmentFile], number: int, shared: JournalIdentity, origin: Origin) -> Iterator[Bytes]:
+def published(
+    segments: Sequence[SegmentFile], number: int, shared: JournalIdentity, origin: Publication
+) -> Iterator[Bytes]:
     """Yield the file of segment `number` of a shared journal, with all messages of these sealed segments in order.
 
     Raises KeyError when one of them is gone.

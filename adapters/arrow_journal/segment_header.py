@@ -14,7 +14,7 @@ from crc32c import crc32c
 from adapters.arrow_journal import arrow_ipc
 from adapters.arrow_journal.batch_columns import SCHEMA
 from adapters.disk import ReadFile, UnreadableError
-from app.model.records import JournalIdentity, Origin
+from app.model.records import JournalIdentity, Publication
 
 FORMAT = 1
 MAX_HEADER = 64 << 10
@@ -43,7 +43,7 @@ class JournalSegmentHeader(NamedTuple):
     created_at: int
     journal: JournalIdentity
     end: int
-    origin: Origin | None = None
+    origin: Publication | None = None
 
 
 class BadHeader(ValueError):
@@ -55,7 +55,7 @@ class BadHeader(ValueError):
         self.foreign = foreign
 
 
-def header_bytes(created_at: int, journal: JournalIdentity, origin: Origin | None = None) -> bytes:
+def header_bytes(created_at: int, journal: JournalIdentity, origin: Publication | None = None) -> bytes:
     """Return the header of a segment of this journal that was begun at this time (µs), with the origin of its
     messages if it is published."""
     values = {
@@ -96,7 +96,7 @@ def read_header(start: bytes) -> JournalSegmentHeader:
         origin = None
         if _ORIGIN[0] in metadata:
             own, *places = (metadata[name] for name in _ORIGIN)
-            origin = Origin(own.decode(), *map(int, places))
+            origin = Publication(own.decode(), *map(int, places))
     except (KeyError, ValueError) as error:
         raise BadHeader(f"its metadata are damaged: {error}") from error
     return JournalSegmentHeader(created_at, journal, end, origin)

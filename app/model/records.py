@@ -55,7 +55,7 @@ class JournalIdentity(NamedTuple):
     epoch: int
 
 
-class Origin(NamedTuple):
+class Publication(NamedTuple):
     """Where the messages of a shared journal's segment come from: the own journal of a receiver, by its id, up to one
     of its segments. `end` is the packed position of the last of them in the shared journal."""
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from app.model.message import NO_PROPERTIES, UNREADABLE, PhysicalMessage, Position
-from app.model.records import DAMAGED_MESSAGE, Damage, Extent, JournalIdentity, Origin
+from app.model.records import DAMAGED_MESSAGE, Damage, Extent, JournalIdentity, Publication
 from app.ports.clock import Clock
 
 Prepared = Sequence[Any]
@@ -149,7 +149,7 @@ class JournalArchive(ReplayReader, Protocol):
         and the segment may be there.
         """
 
-    def origin(self, segment: int) -> Origin | None:
+    def origin(self, segment: int) -> Publication | None:
         """Return where the messages of a published segment come from; None if it was not published. Raises KeyError if
         the segment is gone, and GatewayError if its header cannot be read."""
 
@@ -192,7 +192,7 @@ class Journal(ReplayReader, Protocol):
 
     def published(
         self, segments: Sequence[int], number: int, shared: JournalIdentity
-    ) -> tuple[Origin, Iterator[bytes | bytearray | memoryview]]:
+    ) -> tuple[Publication, Iterator[bytes | bytearray | memoryview]]:
         """Return the file of segment `number` of a shared journal, with all messages of these sealed segments in order,
         and what it says of their origin.
 

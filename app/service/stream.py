@@ -62,7 +62,7 @@ class Stream:
         place: Callable[[int], int | None] = lambda position: position,
         journal: str = ALONE,
     ) -> None:
-        """`place` and `journal` are as in `ReceivingTime`."""
+        """Build the stages. `place` and `journal` are as in `ReceivingTime`."""
         self._context, self._receivers, self.assembly = context, receivers, assembly
         self.backlog = Backlog(context.settings.limits.backlog_bytes)
         self.intake = SharedIntake(context, self.backlog)

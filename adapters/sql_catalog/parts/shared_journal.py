@@ -10,7 +10,7 @@ from adapters.sql_catalog.schema.bounded_types import AnyText
 from adapters.sql_catalog.schema.catalog_tables import progress, receiving_journals, receiving_marks, receiving_time
 from app.model.errors import GatewayError
 from app.model.message import Position
-from app.model.records import ALONE, JournalIdentity, Origin
+from app.model.records import ALONE, JournalIdentity, Publication
 from app.ports.catalog.shared_journal import ReceivingJournal
 
 _joined, _times, _marks = receiving_journals, receiving_time, receiving_marks
@@ -75,7 +75,7 @@ class SharedJournalPart(CatalogPart):
             ReceivingJournal._make,
         )
 
-    def record_published(self, origin: Origin) -> None:
+    def record_published(self, origin: Publication) -> None:
         with self._database.write(durable=True) as connection:
             last = connection.scalar(select(progress.c.published)) or 0
             if Position.unpack(origin.end).segment != Position.unpack(last).segment + 1:

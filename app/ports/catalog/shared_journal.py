@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, Protocol
 
-from app.model.records import JournalIdentity, Origin
+from app.model.records import JournalIdentity, Publication
 
 
 class ReceivingJournal(NamedTuple):
@@ -42,7 +42,7 @@ class SharedJournalCatalog(Protocol):
     def receiving_journals(self) -> list[ReceivingJournal]:
         """Return the journals of all receivers, by id."""
 
-    def record_published(self, origin: Origin) -> None:
+    def record_published(self, origin: Publication) -> None:
         """Record the next segment of the shared journal, and that it has the messages of its origin. Nothing changes
         if it has been recorded already."""
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from app.model.errors import GatewayError
 from app.model.message import Position
-from app.model.records import JournalIdentity, Origin
+from app.model.records import JournalIdentity, Publication
 from app.observe import Recurring, logger
 from app.ports import JournalArchive, Segment
 from app.service.context import ReceiverContext
@@ -89,7 +89,7 @@ class Publisher:
             else:
                 log.info("publication_recorded", segment=number, journal=origin.journal)
 
-    def _origin(self, number: int) -> Origin:
+    def _origin(self, number: int) -> Publication:
         """Return what the segment has that took this number."""
         origin = self._archive.origin(number)
         if origin is None:
