@@ -23,8 +23,8 @@ from app.framing.registry import traits
 from app.metrics import Metrics
 from app.model.errors import GatewayError
 from app.observe import logger
-from app.ports import Catalog, Clock, Journal
-from app.service.context import ArchiveContext, ReceiverContext, ServiceContext
+from app.ports import Catalog, Clock, Journal, WritableJournal
+from app.service.context import ArchiveContext, ReceiverContext, ServiceContext, WriterContext
 from app.service.events.event_spans import Traces
 from app.service.gateway import Gateway
 from app.service.instance import new_instance
@@ -102,10 +102,17 @@ def _receiver_context(settings: Settings, clock: Clock, instance: str) -> Receiv
     )
 
 
-def _own_context(context: ServiceContext) -> ReceiverContext:
-    """Return the context of a receiver among several: it has the journal in its data folder for itself."""
+def _own_context(context: ServiceContext) -> WriterContext:
+    """Return the context of a receiver among several: it has a journal for itself, in its data folder or in a place
+    within the archive."""
+    settings, clock = context.settings, context.clock
+    if settings.journal.ack == "archive":
+        cache, place = settings.data / "receiving-cache", settings.journal.archive_url or ""
+        opened: WritableJournal = _opened("journal", plugins.object_journal(), place, cache, clock=clock)
+    else:
+        opened = _journal(settings, clock, lambda: context.catalog)
     others = {field.name: getattr(context, field.name) for field in fields(context)}
-    return ReceiverContext(**others | {"journal": _journal(context.settings, context.clock, lambda: context.catalog)})
+    return WriterContext(**others | {"journal": opened})
 
 
 def _archive_context(settings: Settings, clock: Clock, instance: str) -> ArchiveContext:

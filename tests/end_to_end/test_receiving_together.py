@@ -23,8 +23,8 @@ pytestmark = pytest.mark.broker
 RECEIVERS = ("receive-a", "receive-b", "receive-c")
 
 
-@pytest.fixture
-def division(tmp_path: Path, postgresql: Path, bucket: Bucket) -> Iterator[Division]:
+@pytest.fixture(params=["disk", "archive"])
+def division(request: pytest.FixtureRequest, tmp_path: Path, postgresql: Path, bucket: Bucket) -> Iterator[Division]:
     folder = tmp_path / "broker"
     folder.mkdir()
     forks = Forks(dict(os.environ))  # with the address of the object server
@@ -32,7 +32,7 @@ def division(tmp_path: Path, postgresql: Path, bucket: Bucket) -> Iterator[Divis
         ending.callback(forks.close)
         for name in RECEIVERS:
             subscribe(broker.port, name, f"$share/gateways/{TOPIC}", "5")
-        made = Division(tmp_path, postgresql, bucket, broker, forks, shared=True)
+        made = Division(tmp_path, postgresql, bucket, broker, forks, shared=request.param)
         ending.callback(made.stop)
         for name in (*RECEIVERS, "serve-a", "keep-a", "keep-b"):
             made.begin(name)

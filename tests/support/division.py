@@ -34,10 +34,10 @@ class Division:
         more: str = "",
         *,
         http: str = "",
-        shared: bool = False,
+        shared: str = "",
     ) -> None:
-        """`more` are further settings, and `http` those of the table [http]. With a `shared` journal, several processes
-        may receive, each as a member of a group of subscribers."""
+        """`more` are further settings, and `http` those of the table [http]. With `shared`, the value
+        of `journal.ack`, several processes may receive, each as a member of a group of subscribers."""
         self._database = f"host={postgresql} user=postgres dbname=postgres"
         with psycopg.connect(self._database, autocommit=True) as connection:
             connection.execute("DROP SCHEMA public CASCADE")
@@ -49,7 +49,7 @@ class Division:
         if shared:
             self._source, journal = (
                 mqtt_source("{}", broker.port, f"$share/gateways/{TOPIC}"),
-                JOURNAL + "shared = true\n",
+                JOURNAL + f'shared = true\nack = "{shared}"\n',
             )
         self._settings = (SETTINGS + journal).format(bucket=bucket.url) + url + more
         self._folder, self._forks, self._http = folder, forks, http

@@ -5,7 +5,6 @@ from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
 
-from adapters.sql_catalog.database_clock import now_of
 from adapters.sql_catalog.parts.closing import forget_pieces
 from adapters.sql_catalog.parts.part import CatalogPart, among, chunks, log_events
 from adapters.sql_catalog.schema import catalog_tables
@@ -65,9 +64,6 @@ class ReceivingPart(CatalogPart):
             if counted:
                 rows = [{"journal": journal, "source": name, "counted": time} for name, time in counted.items()]
                 connection.execute(save, rows)
-            if journal != ALONE:
-                own = catalog_tables.receiving_journals
-                connection.execute(update(own).where(own.c.id == journal).values(seen_at=now_of(connection)))
             if marks:
                 add = self._database.insert(_marks).on_conflict_do_nothing()
                 connection.execute(add, [mark._asdict() for mark in marks])

@@ -5,6 +5,7 @@ from operator import attrgetter
 
 from sqlalchemy import Connection, delete, func, insert, literal, select, update
 
+from adapters.sql_catalog.database_clock import now_of
 from adapters.sql_catalog.parts.part import CatalogPart
 from adapters.sql_catalog.schema.bounded_types import AnyText
 from adapters.sql_catalog.schema.catalog_tables import progress, receiving_journals, receiving_marks, receiving_time
@@ -19,7 +20,9 @@ _joined, _times, _marks = receiving_journals, receiving_time, receiving_marks
 class SharedJournalPart(CatalogPart):
     """`app.ports.catalog.shared_journal` over SQL."""
 
-    def join(self, own: JournalIdentity, receiver: str, new: JournalIdentity, newest: int, now: int) -> JournalIdentity:
+    def join(
+        self, own: JournalIdentity, receiver: str, new: JournalIdentity, newest: int, now: int, *, in_archive: bool
+    ) -> JournalIdentity:
         with self._database.write(durable=True) as connection:
             row = connection.execute(select(progress)).one()
             is_first = connection.scalar(select(func.count()).select_from(_joined)) == 0
@@ -39,41 +42,30 @@ class SharedJournalPart(CatalogPart):
             if known is None:
                 # A gateway that received alone has archived its own segments under their own numbers.
                 published = newest if own.id == shared.id else 0
-                joined = {"id": own.id, "receiver": receiver, "published": published, "opened_at": now, "seen_at": now}
-                connection.execute(insert(_joined).values(joined))
-                self._begin_counting(connection, own.id)
+                joined = ReceivingJournal(own.id, receiver, published, now, now, in_archive, has_left=False)
+                connection.execute(insert(_joined).values(joined._asdict()))
             else:
-                connection.execute(
-                    update(_joined).where(_joined.c.id == own.id).values(receiver=receiver, opened_at=now, seen_at=now)
-                )
+                again = {"receiver": receiver, "opened_at": now, "seen_at": now, "has_left": False}
+                connection.execute(update(_joined).where(_joined.c.id == own.id).values(again))
+            if known is None or known.has_left:
+                _begin_counting(connection, own.id)
         return shared
-
-    def _begin_counting(self, connection: Connection, journal: str) -> None:
-        """Count the receiving time of a new journal from where the one that has counted least is: before it was opened,
-        it could not keep any message from the others.
-
-        What a gateway counted that received alone continues as that of the first journal.
-        """
-        others = connection.execute(select(_times).where(_times.c.journal != journal).order_by(_times.c.counted)).all()
-        for source, of_source in groupby(sorted(others, key=attrgetter("source")), key=attrgetter("source")):
-            least = min(of_source, key=attrgetter("counted"))
-            connection.execute(insert(_times).values(journal=journal, source=source, counted=least.counted))
-            marks = _marks.c.source == source, _marks.c.journal == least.journal
-            columns = _marks.c.source, _marks.c.counted, _marks.c.position
-            copied = select(literal(journal, AnyText), *columns).where(*marks)
-            connection.execute(insert(_marks).from_select(["journal", *(each.name for each in columns)], copied))
-        connection.execute(delete(_times).where(_times.c.journal == ALONE))
-        connection.execute(delete(_marks).where(_marks.c.journal == ALONE))
 
     def published(self) -> int:
         with self._database.read() as connection:
             return connection.scalar(select(progress.c.published)) or 0
 
     def receiving_journals(self) -> list[ReceivingJournal]:
-        return self._all(
-            select(_joined).order_by(_joined.c.id),
-            ReceivingJournal._make,
-        )
+        here = select(_joined).where(_joined.c.has_left.is_(False))
+        return self._all(here.order_by(_joined.c.id), ReceivingJournal._make)
+
+    def receiving_journal(self, journal: str) -> ReceivingJournal | None:
+        return self._one(select(_joined).where(_joined.c.id == journal), ReceivingJournal._make)
+
+    def see(self, journal: str) -> None:
+        with self._database.write() as connection:
+            own = update(_joined).where(_joined.c.id == journal)
+            connection.execute(own.values(seen_at=now_of(connection)))
 
     def record_published(self, origin: Publication) -> None:
         with self._database.write(durable=True) as connection:
@@ -88,4 +80,23 @@ class SharedJournalPart(CatalogPart):
         with self._database.write(durable=True) as connection:
             connection.execute(delete(_marks).where(_marks.c.journal == journal))
             connection.execute(delete(_times).where(_times.c.journal == journal))
-            return bool(connection.execute(delete(_joined).where(_joined.c.id == journal)).rowcount)
+            which = _joined.c.id == journal, _joined.c.has_left.is_(False)
+            return bool(connection.execute(update(_joined).where(*which).values(has_left=True)).rowcount)
+
+
+def _begin_counting(connection: Connection, journal: str) -> None:
+    """Count the receiving time of a new journal from where the one that has counted least is: before it was opened,
+    it could not keep any message from the others.
+
+    What a gateway counted that received alone continues as that of the first journal.
+    """
+    others = connection.execute(select(_times).where(_times.c.journal != journal).order_by(_times.c.counted)).all()
+    for source, of_source in groupby(sorted(others, key=attrgetter("source")), key=attrgetter("source")):
+        least = min(of_source, key=attrgetter("counted"))
+        connection.execute(insert(_times).values(journal=journal, source=source, counted=least.counted))
+        marks = _marks.c.source == source, _marks.c.journal == least.journal
+        columns = _marks.c.source, _marks.c.counted, _marks.c.position
+        copied = select(literal(journal, AnyText), *columns).where(*marks)
+        connection.execute(insert(_marks).from_select(["journal", *(each.name for each in columns)], copied))
+    connection.execute(delete(_times).where(_times.c.journal == ALONE))
+    connection.execute(delete(_marks).where(_marks.c.journal == ALONE))

@@ -9,8 +9,9 @@ class ReceivingJournal(NamedTuple):
     """The own journal of a receiver.
 
     `published` is the last of its segments that the shared journal has, 0 before the first. `receiver` is the name of
-    the process that opened it last, and `opened_at` when that was. `seen_at` is when it saved its receiving time last,
-    as it does every ten seconds. Times are µs.
+    the process that opened it last, and `opened_at` when that was. `seen_at` is when it was at work last, as it
+    records every two seconds. Times are µs. `in_archive` says that its segments are in the place of the archive,
+    where others can publish them. A receiver that `has_left` is not waited for.
     """
 
     id: str
@@ -18,6 +19,8 @@ class ReceivingJournal(NamedTuple):
     published: int
     opened_at: int
     seen_at: int
+    in_archive: bool
+    has_left: bool
 
 
 class SharedJournalCatalog(Protocol):
@@ -27,7 +30,9 @@ class SharedJournalCatalog(Protocol):
     ones are recorded. So who finds that the next number is taken can record it for whoever has published it.
     """
 
-    def join(self, own: JournalIdentity, receiver: str, new: JournalIdentity, newest: int, now: int) -> JournalIdentity:
+    def join(
+        self, own: JournalIdentity, receiver: str, new: JournalIdentity, newest: int, now: int, *, in_archive: bool
+    ) -> JournalIdentity:
         """Record that a receiver has opened its own journal, and return the shared journal: the one that the catalog
         is of, or `new` for a new catalog.
 
@@ -40,12 +45,18 @@ class SharedJournalCatalog(Protocol):
         first."""
 
     def receiving_journals(self) -> list[ReceivingJournal]:
-        """Return the journals of all receivers, by id."""
+        """Return the journals of all receivers that have not left, by id."""
+
+    def receiving_journal(self, journal: str) -> ReceivingJournal | None:
+        """Return the journal of a receiver, also of one that has left; None if it is unknown."""
+
+    def see(self, journal: str) -> None:
+        """Record that a receiver is at work now, by the clock of the database."""
 
     def record_published(self, origin: Publication) -> None:
         """Record the next segment of the shared journal, and that it has the messages of its origin. Nothing changes
         if it has been recorded already."""
 
     def leave(self, journal: str) -> bool:
-        """Forget the journal of a receiver that does not come back, with its receiving time: nothing waits for it any
-        more. Return False if it is unknown."""
+        """Record that a receiver does not come back, and forget its receiving time: nothing waits for it any more. What
+        is known of its journal stays. Return False if it is unknown, or has left before."""

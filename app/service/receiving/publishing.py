@@ -11,83 +11,119 @@ what it has sealed. Everything behind the archive, assembly as well as Spark, th
 Whoever finds a number taken reads in that segment whose messages it has, and records it for that receiver, which was
 killed or paused between 2 and 3. Since no number is used before all lower ones are recorded, no segment is published
 twice, and none is skipped.
+
+A receiver without a disk (`journal.ack = "archive"`) has its own segments in the place of the archive. When it is away,
+another one publishes them, and fences it: it cannot add any more.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from time import monotonic
+from typing import Any, NamedTuple
 
+from app import plugins
 from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import JournalIdentity, Publication
 from app.observe import Recurring, logger
-from app.ports import JournalArchive, Segment
-from app.service.context import ReceiverContext
+from app.ports import JournalArchive, Segment, WritableJournal
+from app.service.context import WriterContext
 
 TURN = "journal"
 """The lease of the receiver that publishes."""
 TURN_SECONDS = 10.0
 TOGETHER_BYTES = 64 << 20
 """The size up to which several own segments become one."""
+LOOK_SECONDS = 2.0
+"""The time after which a receiver shows again that it is at work, and looks for others that are away."""
+AWAY_SECONDS = 10.0
+"""After this time, a receiver without a disk that was not seen is away, and others publish what it has left."""
 
 log = logger(__name__)
+
+
+class _Own(NamedTuple):
+    """The journal of a receiver, by its id, and the last of its segments that is recorded as published."""
+
+    journal: WritableJournal | JournalArchive
+    id: str
+    published: int
+
+    def waiting(self) -> list[Segment]:
+        """Return the sealed segments that are not published."""
+        segments = self.journal.segments()
+        return [each for each in segments if each.sealed_at is not None and each.number > self.published]
 
 
 class Publisher:
     """Publishes the sealed segments of `context.journal` in the archive. `shared` is the journal of all receivers."""
 
-    def __init__(self, context: ReceiverContext, archive: JournalArchive, shared: JournalIdentity) -> None:
+    def __init__(self, context: WriterContext, archive: JournalArchive, shared: JournalIdentity) -> None:
         self._context, self._archive, self._shared = context, archive, shared
-        self._own = context.journal.identity().id
-        self._published = self._recorded()
+        self._catalog = context.catalog
+        self._own = self._recorded(context.journal, context.journal.identity().id)
+        self._looked_at = monotonic()
         self._fault = Recurring(log, "publishing", consequence="sealed segments stay in the receiver's own journal")
-        context.metrics.archive_waiting_segments.set_function(lambda: len(self._waiting()))
+        context.metrics.archive_waiting_segments.set_function(lambda: len(self._own.waiting()))
 
     def publish(self) -> None:
-        """Publish all sealed segments, if it is this receiver's turn."""
-        if not self._waiting():
+        """Publish all sealed segments, and what receivers that are away have left, if it is this receiver's turn."""
+        is_looking = monotonic() - self._looked_at >= LOOK_SECONDS
+        if not is_looking and not self._own.waiting():
             return
         try:
-            catalog = self._context.catalog
-            lease = catalog.take_lease(TURN, self._context.instance, TURN_SECONDS)
+            away = self._away() if is_looking else []
+            if not away and not self._own.waiting():
+                return
+            lease = self._catalog.take_lease(TURN, self._context.instance, TURN_SECONDS)
             if lease is None:
                 return
             try:
-                self._publish()
+                self._own = self._publish(self._recorded(self._own.journal, self._own.id))
+                for journal in away:
+                    self._take_over(journal)
             finally:
-                catalog.release_lease(lease)
+                self._catalog.release_lease(lease)
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
         else:
             self._fault.worked()
 
+    def leave(self) -> None:
+        """Publish all that is sealed. A receiver without a disk then leaves: its next process has another journal."""
+        self.publish()
+        known = self._catalog.receiving_journal(self._own.id)
+        if known is not None and known.in_archive and not self._own.waiting():
+            self._catalog.leave(self._own.id)
+
     def place(self, position: int) -> int | None:
         """Return the present end of the shared journal, if that has all up to a packed position of the own journal, and
         None otherwise. Nothing is at -1."""
-        is_published = position < 0 or Position.unpack(position).segment <= self._published
-        return self._context.catalog.published() if is_published else None
+        is_published = position < 0 or Position.unpack(position).segment <= self._own.published
+        return self._catalog.published() if is_published else None
 
     def is_published(self, segment: Segment) -> bool:
         """Tell whether the shared journal has a segment."""
-        return segment.number <= self._published
+        return segment.number <= self._own.published
 
     def check(self) -> dict[str, Any]:
         """Return the state of publishing for the health report."""
-        return {"ok": self._fault.error is None, "waiting": len(self._waiting()), "error": self._fault.error}
+        return {"ok": self._fault.error is None, "waiting": len(self._own.waiting()), "error": self._fault.error}
 
-    def _publish(self) -> None:
-        self._published = self._recorded()
-        while waiting := self._waiting():
-            number = Position.unpack(self._context.catalog.published()).segment + 1
+    def _publish(self, own: _Own) -> _Own:
+        """Publish what waits; return the journal as it is then."""
+        while waiting := own.waiting():
+            number = Position.unpack(self._catalog.published()).segment + 1
             segments = _together(waiting)
-            origin, pieces = self._context.journal.published(segments, number, self._shared)
+            origin, pieces = own.journal.published(segments, number, self._shared)
             if not self._archive.add(number, pieces):
                 origin = self._origin(number)
-            self._context.catalog.record_published(origin)
-            if origin.journal == self._own:
-                self._published = max(self._published, origin.segment)
-                log.info("segment_published", segment=number, own_segments=segments)
+            self._catalog.record_published(origin)
+            if origin.journal == own.id:
+                own = own._replace(published=max(own.published, origin.segment))
+                log.info("segment_published", segment=number, journal=own.id, own_segments=segments)
             else:
                 log.info("publication_recorded", segment=number, journal=origin.journal)
+        return own
 
     def _origin(self, number: int) -> Publication:
         """Return what the segment has that took this number."""
@@ -99,16 +135,30 @@ class Publisher:
             )
         return origin
 
-    def _recorded(self) -> int:
-        """Return the last own segment that is published."""
-        return next((each.published for each in self._context.catalog.receiving_journals() if each.id == self._own), 0)
+    def _recorded(self, journal: WritableJournal | JournalArchive, journal_id: str) -> _Own:
+        known = self._catalog.receiving_journal(journal_id)
+        return _Own(journal, journal_id, 0 if known is None else known.published)
 
-    def _waiting(self) -> list[Segment]:
-        return [
-            segment
-            for segment in self._context.journal.segments()
-            if segment.sealed_at is not None and segment.number > self._published
-        ]
+    def _away(self) -> list[str]:
+        """Show that this receiver is at work. Return the journals of receivers without a disk that are away."""
+        self._catalog.see(self._own.id)
+        self._looked_at = monotonic()
+        since = self._context.clock.now() - int(AWAY_SECONDS * 1e6)
+        journals = self._catalog.receiving_journals()
+        return [each.id for each in journals if each.in_archive and each.seen_at < since and each.id != self._own.id]
+
+    def _take_over(self, journal_id: str) -> None:
+        """Publish what a receiver has left that is away, and let it add nothing more."""
+        place = plugins.object_journal().place(self._context.settings.journal.archive_url or "", journal_id)
+        left = plugins.archive()(place, self._context.settings.data / "receiving-cache")
+        own = self._publish(self._recorded(left, journal_id))
+        if not left.fence(own.published):
+            return  # it has just added a segment: the next look finds that
+        for segment in left.segments():
+            if segment.number <= own.published:
+                left.remove(segment.number)
+        self._catalog.leave(journal_id)
+        log.warning("receiver_taken_over", journal=journal_id, published=own.published)
 
 
 def _together(segments: Sequence[Segment]) -> list[int]:

@@ -15,7 +15,7 @@ from app.model.records import JournalIdentity
 from app.observe import logger
 from app.ports import Receiver
 from app.service.assembling.assembly_hosts import AssembledElsewhere
-from app.service.context import ArchiveContext, Change, ReceiverContext, at_once
+from app.service.context import ArchiveContext, Change, WriterContext, at_once
 from app.service.quarantine.replays import Replayer
 from app.service.receiving.publishing import Publisher
 from app.service.retention.receiving_time import SavedReceivingTime
@@ -36,7 +36,7 @@ class ReceivingTogether:
     """Receives into the journal of `own`. `context` has the journal that all receivers share: the archive."""
 
     def __init__(
-        self, context: ArchiveContext, own: ReceiverContext, receivers: Mapping[str, Receiver], stop: Event
+        self, context: ArchiveContext, own: WriterContext, receivers: Mapping[str, Receiver], stop: Event
     ) -> None:
         self._context, self._own, self.receivers = context, own, receivers
         archive, journal, catalog = context.journal, own.journal, context.catalog
@@ -47,6 +47,7 @@ class ReceivingTogether:
             archive.identity() or JournalIdentity(token_hex(16), 1),
             newest,
             context.clock.now(),
+            in_archive=context.settings.journal.ack == "archive",
         )
         self._publisher = Publisher(own, archive, shared)
         place, journal_id = self._publisher.place, journal.identity().id
@@ -84,7 +85,7 @@ class ReceivingTogether:
             worker.join(STOP_SECONDS)
         with suppress(GatewayError):  # the next process publishes it
             self._own.journal.seal()
-            self._publisher.publish()
+            self._publisher.leave()
         try:
             self.stream.times.step()
             self.stream.times.save()
