@@ -83,11 +83,11 @@ class Division:
         publish(disordered(messages(program, attachments), program.random), self._broker.port, TOPIC, "5")
         return attachments
 
-    def await_settled(self, count: int) -> None:
+    def await_settled(self, count: int, timeout: float = 60) -> None:
         """Return when the content of so many attachments is in the store."""
         asked = "SELECT count(*) FROM attachments WHERE state = 'finished' AND storage = 'store'"
         with psycopg.connect(self._database, autocommit=True) as connection:
-            until(lambda: connection.execute(asked).fetchone() == (count,), 60, pause=0.1)
+            until(lambda: connection.execute(asked).fetchone() == (count,), timeout, pause=0.1)
 
     def finished(self) -> set[str]:
         """Return the attachments that were finished, each once."""

@@ -5,6 +5,7 @@ from operator import attrgetter
 
 from sqlalchemy import Connection, delete, func, insert, literal, select, update
 
+from adapters.sql_catalog.database_clock import now_of
 from adapters.sql_catalog.parts.part import CatalogPart
 from adapters.sql_catalog.schema.bounded_types import AnyText
 from adapters.sql_catalog.schema.catalog_tables import progress, receiving_journals, receiving_marks, receiving_time
@@ -19,7 +20,7 @@ _joined, _times, _marks = receiving_journals, receiving_time, receiving_marks
 class SharedJournalPart(CatalogPart):
     """`app.ports.catalog.shared_journal` over SQL."""
 
-    def join(self, own: JournalIdentity, receiver: str, new: JournalIdentity, newest: int, now: int) -> JournalIdentity:
+    def join(self, own: JournalIdentity, receiver: str, new: JournalIdentity, newest: int) -> JournalIdentity:
         with self._database.write(durable=True) as connection:
             row = connection.execute(select(progress)).one()
             is_first = connection.scalar(select(func.count()).select_from(_joined)) == 0
@@ -35,17 +36,15 @@ class SharedJournalPart(CatalogPart):
                 connection.execute(update(progress).values(published=end if newest else 0))
             shared = new if row.journal_id is None else JournalIdentity(row.journal_id, row.journal_epoch)
             connection.execute(update(progress).values(journal_id=shared.id, journal_epoch=shared.epoch))
+            opened = {"receiver": receiver, "opened_at": now_of(connection), "seen_at": now_of(connection)}
             known = connection.execute(select(_joined).where(_joined.c.id == own.id)).first()
             if known is None:
                 # A gateway that received alone has archived its own segments under their own numbers.
                 published = newest if own.id == shared.id else 0
-                joined = {"id": own.id, "receiver": receiver, "published": published, "opened_at": now, "seen_at": now}
-                connection.execute(insert(_joined).values(joined))
+                connection.execute(insert(_joined).values(id=own.id, published=published, **opened))
                 self._begin_counting(connection, own.id)
             else:
-                connection.execute(
-                    update(_joined).where(_joined.c.id == own.id).values(receiver=receiver, opened_at=now, seen_at=now)
-                )
+                connection.execute(update(_joined).where(_joined.c.id == own.id).values(opened))
         return shared
 
     def _begin_counting(self, connection: Connection, journal: str) -> None:
@@ -70,10 +69,10 @@ class SharedJournalPart(CatalogPart):
             return connection.scalar(select(progress.c.published)) or 0
 
     def receiving_journals(self) -> list[ReceivingJournal]:
-        return self._all(
-            select(_joined).order_by(_joined.c.id),
-            ReceivingJournal._make,
-        )
+        with self._database.read() as connection:
+            silent = now_of(connection) - _joined.c.seen_at
+            rows = connection.execute(select(_joined, silent).order_by(_joined.c.id))
+            return [*map(ReceivingJournal._make, rows)]
 
     def record_published(self, origin: Publication) -> None:
         with self._database.write(durable=True) as connection:

@@ -1,8 +1,11 @@
 """The journal that several receivers share: which segments of their own journals it has."""
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from app.model.records import JournalIdentity, Publication
+
+AWAY_SECONDS: Final = 60.0
+"""A receiver that has not been seen for so long is away."""
 
 
 class ReceivingJournal(NamedTuple):
@@ -10,7 +13,7 @@ class ReceivingJournal(NamedTuple):
 
     `published` is the last of its segments that the shared journal has, 0 before the first. `receiver` is the name of
     the process that opened it last, and `opened_at` when that was. `seen_at` is when it saved its receiving time last,
-    as it does every ten seconds. Times are µs.
+    as it does every ten seconds, and `silent` the time since then by the clock of the catalog. Times are µs.
     """
 
     id: str
@@ -18,6 +21,12 @@ class ReceivingJournal(NamedTuple):
     published: int
     opened_at: int
     seen_at: int
+    silent: int
+
+    @property
+    def is_away(self) -> bool:
+        """Tell whether the receiver has not been seen for a minute."""
+        return self.silent > AWAY_SECONDS * 1e6
 
 
 class SharedJournalCatalog(Protocol):
@@ -27,7 +36,7 @@ class SharedJournalCatalog(Protocol):
     ones are recorded. So who finds that the next number is taken can record it for whoever has published it.
     """
 
-    def join(self, own: JournalIdentity, receiver: str, new: JournalIdentity, newest: int, now: int) -> JournalIdentity:
+    def join(self, own: JournalIdentity, receiver: str, new: JournalIdentity, newest: int) -> JournalIdentity:
         """Record that a receiver has opened its own journal, and return the shared journal: the one that the catalog
         is of, or `new` for a new catalog.
 
@@ -48,4 +57,4 @@ class SharedJournalCatalog(Protocol):
 
     def leave(self, journal: str) -> bool:
         """Forget the journal of a receiver that does not come back, with its receiving time: nothing waits for it any
-        more. Return False if it is unknown."""
+        more. Return False if it is unknown. A receiver that does come back joins again."""

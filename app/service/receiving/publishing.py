@@ -14,6 +14,7 @@ twice, and none is skipped.
 """
 
 from collections.abc import Sequence
+from secrets import token_hex
 from typing import Any
 
 from app.model.errors import GatewayError
@@ -33,12 +34,12 @@ log = logger(__name__)
 
 
 class Publisher:
-    """Publishes the sealed segments of `context.journal` in the archive. `shared` is the journal of all receivers."""
+    """Publishes the sealed segments of `context.journal` in the archive, which is the journal of all receivers."""
 
-    def __init__(self, context: ReceiverContext, archive: JournalArchive, shared: JournalIdentity) -> None:
-        self._context, self._archive, self._shared = context, archive, shared
+    def __init__(self, context: ReceiverContext, archive: JournalArchive) -> None:
+        self._context, self._archive = context, archive
         self._own = context.journal.identity().id
-        self._published = self._recorded()
+        self._join()
         self._fault = Recurring(log, "publishing", consequence="sealed segments stay in the receiver's own journal")
         context.metrics.archive_waiting_segments.set_function(lambda: len(self._waiting()))
 
@@ -74,8 +75,20 @@ class Publisher:
         """Return the state of publishing for the health report."""
         return {"ok": self._fault.error is None, "waiting": len(self._waiting()), "error": self._fault.error}
 
+    def _join(self) -> None:
+        """Make the own journal known to the catalog, and find out what the shared one has of it."""
+        newest = max((segment.number for segment in self._archive.segments()), default=0)
+        new = self._archive.identity() or JournalIdentity(token_hex(16), 1)
+        self._shared = self._context.catalog.join(self._context.journal.identity(), self._context.instance, new, newest)
+        self._published = self._recorded() or 0
+
     def _publish(self) -> None:
-        self._published = self._recorded()
+        recorded = self._recorded()
+        if recorded is None:
+            log.warning("receiver_joined_again", journal=self._own, reason="it had been forgotten")
+            self._join()
+        else:
+            self._published = recorded
         while waiting := self._waiting():
             number = Position.unpack(self._context.catalog.published()).segment + 1
             segments = _together(waiting)
@@ -99,9 +112,10 @@ class Publisher:
             )
         return origin
 
-    def _recorded(self) -> int:
-        """Return the last own segment that is published."""
-        return next((each.published for each in self._context.catalog.receiving_journals() if each.id == self._own), 0)
+    def _recorded(self) -> int | None:
+        """Return the last own segment that is published; None if the catalog does not know the own journal."""
+        known = (each.published for each in self._context.catalog.receiving_journals() if each.id == self._own)
+        return next(known, None)
 
     def _waiting(self) -> list[Segment]:
         return [
