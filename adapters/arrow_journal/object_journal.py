@@ -40,7 +40,7 @@ class _SystemClock:
 class ObjectJournal(ArrowArchive):
     """A `WritableJournal` of objects in a folder or bucket of its own within `place`; each one is new.
 
-    The lock `_writing` guards `_next`, `_end` and `_is_unsettled`.
+    The lock `_writing` guards `_next`, `_end` and `_unsettled`.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class ObjectJournal(ArrowArchive):
         super().__init__(url, cache, cache_bytes)
         self._writing = Lock()
         self._next, self._end = 1, None  # type: tuple[int, Position | None]
-        self._is_unsettled = False
-        """Whether the store may have an object with the next number, of an append whose answer was lost."""
+        self._unsettled: Sequence[PhysicalMessage] | None = None
+        """The messages of an append whose answer was lost: the store may have them under the next number."""
 
     @staticmethod
     def place(archive: str, journal: str) -> str:
@@ -78,7 +78,7 @@ class ObjectJournal(ArrowArchive):
             return []
         batches = self.prepare(messages) if prepared is None else prepared
         with self._writing:
-            while not self._add(batches):
+            while not self._add(messages, batches):
                 pass
             number = self._next - 1
             positions = [Position(number, at // MAX_ROWS_A_BATCH, at % MAX_ROWS_A_BATCH) for at in range(len(messages))]
@@ -97,9 +97,12 @@ class ObjectJournal(ArrowArchive):
     def close(self) -> None:
         """Do nothing: no file is held."""
 
-    def _add(self, batches: Sequence[Encoded]) -> bool:
-        """Add an object with the next number. Return False if there is one of an earlier append, which counts then, so
-        that another number is to be used. Raises JournalTaken if somebody else has taken the number."""
+    def _add(self, messages: Sequence[PhysicalMessage], batches: Sequence[Encoded]) -> bool:
+        """Add an object with the next number, and tell whether it has these messages.
+
+        If the store has one of an earlier append whose answer was lost, that one counts. Raises JournalTaken if
+        somebody else has taken the number.
+        """
         number, now = self._next, self._clock.now()
         seed = seed_of(self._own.id, number)
         for at, batch in enumerate(batches):
@@ -109,20 +112,18 @@ class ObjectJournal(ArrowArchive):
             *chain.from_iterable(batch.buffers() for batch in batches),
             END_OF_STREAM,
         ]
-        was_unsettled, self._is_unsettled = self._is_unsettled, True
+        before, self._unsettled = self._unsettled, self._unsettled or messages
         is_added = self._storage.add(number, pieces)
-        if not is_added and not (was_unsettled and self._is_own(number)):
+        if not is_added and (before is None or not self._is_own(number)):
             raise JournalTaken(
                 f"another receiver has taken {self._storage.path(number)}, as this one was away for too long: it must "
                 "be started again, and receives what it has not acknowledged"
             )
-        self._is_unsettled = False
-        self._next = number + 1
-        state = self._storage.find(number) if not is_added else None
-        self._found[number] = state or SegmentState(
-            number, sum(len(memoryview(piece).cast("B")) for piece in pieces), now, now, version=self._own.id
-        )
-        return is_added
+        self._unsettled, self._next = None, number + 1
+        size = sum(len(memoryview(piece).cast("B")) for piece in pieces)
+        made = SegmentState(number, size, now, now, version=self._own.id)
+        self._found[number] = made if is_added else self._storage.find(number)
+        return is_added or before is messages
 
     def _is_own(self, number: int) -> bool:
         try:

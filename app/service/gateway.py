@@ -11,7 +11,8 @@ Each process has all parts, and runs those of its roles (`settings.roles`):
 | `serve` | `send NAME`, `claims NAME`; and REST, which `app.main` runs |
 | `keep` | `keeper`, `keeper watch` |
 | `keep`, with the lease | `record`, `settle`, `sweep`, `uploads`, `abandoned uploads`, `tables` |
-| `keep`, with the lease | `scrub`, `webhooks HOST`; where several receive, `assemble`, `finish`, `heal` |
+| `keep`, with the lease | `scrub`, `webhooks HOST` |
+| `keep`, with the lease, where several receive | `assemble`, `finish`, `heal`, `receivers` |
 | any | `history`, `catalog`, `events`; and `news` where other processes write events, too |
 """
 

@@ -1,6 +1,6 @@
-"""Several processes receive from one group of subscribers: the parts of each attachment are spread over all of them."""
+"""Several processes receive from the same queues and from the same groups of subscribers: the parts of each attachment
+are spread over all of them."""
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,13 +10,13 @@ from time import sleep
 import pytest
 
 from app.testing.waiting import until
-from tests.support.division import TOPIC, Division
+from tests.support.competing import Competing
+from tests.support.division import Division
 from tests.support.forked_gateway import Forks
-from tests.support.loads import assert_received
 from tests.support.mosquitto import Mosquitto
+from tests.support.mqi import environment
 from tests.support.object_server import Bucket
-from tests.support.sas_client import Program
-from tests.support.subscribe import subscribe
+from tests.support.queue_manager import QueueManager
 
 pytestmark = pytest.mark.broker
 
@@ -24,38 +24,45 @@ RECEIVERS = ("receive-a", "receive-b", "receive-c")
 
 
 @pytest.fixture(params=["disk", "archive"])
-def division(request: pytest.FixtureRequest, tmp_path: Path, postgresql: Path, bucket: Bucket) -> Iterator[Division]:
+def shared(
+    request: pytest.FixtureRequest, tmp_path: Path, postgresql: Path, bucket: Bucket
+) -> Iterator[tuple[Division, Competing]]:
     folder = tmp_path / "broker"
     folder.mkdir()
-    forks = Forks(dict(os.environ))  # with the address of the object server
-    with Mosquitto(folder) as broker, ExitStack() as ending:
+    forks = Forks(environment("pymqi"))  # with the address of the object server
+    with ExitStack() as ending:
         ending.callback(forks.close)
-        for name in RECEIVERS:
-            subscribe(broker.port, name, f"$share/gateways/{TOPIC}", "5")
-        made = Division(tmp_path, postgresql, bucket, broker, forks, shared=request.param)
+        broker = ending.enter_context(Mosquitto(folder))
+        manager = ending.enter_context(QueueManager(tmp_path / "queue-manager"))
+        competing = Competing(broker, manager, RECEIVERS, Random(34))
+        more, ack = competing.destination, request.param
+        made = Division(tmp_path, postgresql, bucket, broker, forks, more, shared=competing.sources, ack=ack)
         ending.callback(made.stop)
         for name in (*RECEIVERS, "serve-a", "keep-a", "keep-b"):
             made.begin(name)
-        yield made
+        yield made, competing
 
 
-def test_receivers_share_one_journal(division: Division) -> None:
-    random, program = Random(34), Program(Random(34))
+def test_receivers_share_one_journal(shared: tuple[Division, Competing]) -> None:
+    division, competing = shared
+    random = Random(35)
     until(division.keeper)
-    attachments = division.send(program, 12)
-    division.await_settled(12)
-    assert_received(division["serve-a"], attachments)
-    shares = [division[name].samples().total("messages_received_total", source="sas") for name in RECEIVERS]
-    assert min(shares) > 0, "each of them has received something"
+    competing.send(6)
+    competing.order(division["serve-a"])
+    division.await_settled(competing.count)
+    competing.assert_received(division["serve-a"])
+    shares = competing.shares(division)
+    assert min(shares.values()) > 0, f"each of them has received something from each source: {shares}"
 
     # Each process is killed while messages come, and started again.
     for name in [*division.processes]:
-        attachments += division.send(program, 6)
+        competing.send(2)
+        competing.order(division["serve-a"])
         sleep(random.random())
         division[name].kill()
         sleep(random.random())
         division[name].start()
-    division.await_settled(len(attachments))
-    assert_received(division["serve-a"], attachments)
-    assert len(division.finished()) == len(attachments)
+    division.await_settled(competing.count)
+    competing.assert_received(division["serve-a"])
+    assert len(division.finished()) == competing.count
     assert division.events("message.quarantined") == division.events("attachment.damaged") == []

@@ -61,6 +61,11 @@ class ReceivingPart(CatalogPart):
         new = self._database.insert(_times)
         save = new.on_conflict_do_update(index_elements=["journal", "source"], set_={"counted": new.excluded.counted})
         with self._database.write() as connection:
+            if journal != ALONE:
+                own = catalog_tables.receiving_journals
+                has_joined = select(own.c.id).where(own.c.id == journal, own.c.has_left.is_(False))
+                if connection.execute(has_joined).first() is None:
+                    return  # it was made to leave, and joins again when it looks for the others
             if counted:
                 rows = [{"journal": journal, "source": name, "counted": time} for name, time in counted.items()]
                 connection.execute(save, rows)

@@ -3,7 +3,7 @@
 from itertools import groupby
 from operator import attrgetter
 
-from sqlalchemy import Connection, delete, func, insert, literal, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, select, update
 
 from adapters.sql_catalog.database_clock import now_of
 from adapters.sql_catalog.parts.part import CatalogPart
@@ -21,7 +21,7 @@ class SharedJournalPart(CatalogPart):
     """`app.ports.catalog.shared_journal` over SQL."""
 
     def join(
-        self, own: JournalIdentity, receiver: str, new: JournalIdentity, newest: int, now: int, *, in_archive: bool
+        self, own: JournalIdentity, receiver: str, new: JournalIdentity, newest: int, *, in_archive: bool
     ) -> JournalIdentity:
         with self._database.write(durable=True) as connection:
             row = connection.execute(select(progress)).one()
@@ -39,14 +39,14 @@ class SharedJournalPart(CatalogPart):
             shared = new if row.journal_id is None else JournalIdentity(row.journal_id, row.journal_epoch)
             connection.execute(update(progress).values(journal_id=shared.id, journal_epoch=shared.epoch))
             known = connection.execute(select(_joined).where(_joined.c.id == own.id)).first()
+            opened = {"receiver": receiver, "opened_at": now_of(connection), "seen_at": now_of(connection)}
+            opened |= {"in_archive": in_archive, "has_left": False}
             if known is None:
                 # A gateway that received alone has archived its own segments under their own numbers.
                 published = newest if own.id == shared.id else 0
-                joined = ReceivingJournal(own.id, receiver, published, now, now, in_archive, has_left=False)
-                connection.execute(insert(_joined).values(joined._asdict()))
+                connection.execute(insert(_joined).values(id=own.id, published=published, **opened))
             else:
-                again = {"receiver": receiver, "opened_at": now, "seen_at": now, "has_left": False}
-                connection.execute(update(_joined).where(_joined.c.id == own.id).values(again))
+                connection.execute(update(_joined).where(_joined.c.id == own.id).values(opened))
             if known is None or known.has_left:
                 _begin_counting(connection, own.id)
         return shared
@@ -56,11 +56,16 @@ class SharedJournalPart(CatalogPart):
             return connection.scalar(select(progress.c.published)) or 0
 
     def receiving_journals(self) -> list[ReceivingJournal]:
-        here = select(_joined).where(_joined.c.has_left.is_(False))
-        return self._all(here.order_by(_joined.c.id), ReceivingJournal._make)
+        return self._journals(_joined.c.has_left.is_(False))
 
     def receiving_journal(self, journal: str) -> ReceivingJournal | None:
-        return self._one(select(_joined).where(_joined.c.id == journal), ReceivingJournal._make)
+        return next(iter(self._journals(_joined.c.id == journal)), None)
+
+    def _journals(self, which: ColumnElement[bool]) -> list[ReceivingJournal]:
+        with self._database.read() as connection:
+            silent = now_of(connection) - _joined.c.seen_at
+            rows = connection.execute(select(_joined, silent).where(which).order_by(_joined.c.id))
+            return [*map(ReceivingJournal._make, rows)]
 
     def see(self, journal: str) -> None:
         with self._database.write() as connection:

@@ -1,8 +1,11 @@
 """The journal that several receivers share: which segments of their own journals it has."""
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from app.model.records import JournalIdentity, Publication
+
+AWAY_SECONDS: Final = 60.0
+"""A receiver that has not been seen for so long is away."""
 
 
 class ReceivingJournal(NamedTuple):
@@ -11,7 +14,8 @@ class ReceivingJournal(NamedTuple):
     `published` is the last of its segments that the shared journal has, 0 before the first. `receiver` is the name of
     the process that opened it last, and `opened_at` when that was. `seen_at` is when it was at work last, as it
     records every two seconds. Times are µs. `in_archive` says that its segments are in the place of the archive,
-    where others can publish them. A receiver that `has_left` is not waited for.
+    where others can publish them. A receiver that `has_left` is not waited for. `silent` is the time since `seen_at`,
+    by the clock of the database.
     """
 
     id: str
@@ -21,6 +25,12 @@ class ReceivingJournal(NamedTuple):
     seen_at: int
     in_archive: bool
     has_left: bool
+    silent: int
+
+    @property
+    def is_away(self) -> bool:
+        """Tell whether the receiver has not been seen for a minute."""
+        return self.silent > AWAY_SECONDS * 1e6
 
 
 class SharedJournalCatalog(Protocol):
@@ -31,7 +41,7 @@ class SharedJournalCatalog(Protocol):
     """
 
     def join(
-        self, own: JournalIdentity, receiver: str, new: JournalIdentity, newest: int, now: int, *, in_archive: bool
+        self, own: JournalIdentity, receiver: str, new: JournalIdentity, newest: int, *, in_archive: bool
     ) -> JournalIdentity:
         """Record that a receiver has opened its own journal, and return the shared journal: the one that the catalog
         is of, or `new` for a new catalog.
@@ -59,4 +69,5 @@ class SharedJournalCatalog(Protocol):
 
     def leave(self, journal: str) -> bool:
         """Record that a receiver does not come back, and forget its receiving time: nothing waits for it any more. What
-        is known of its journal stays. Return False if it is unknown, or has left before."""
+        is known of its journal stays. Return False if it is unknown, or has left before. One that does come back joins
+        again."""

@@ -35,8 +35,8 @@ TOGETHER_BYTES = 64 << 20
 """The size up to which several own segments become one."""
 LOOK_SECONDS = 2.0
 """The time after which a receiver shows again that it is at work, and looks for others that are away."""
-AWAY_SECONDS = 10.0
-"""After this time, a receiver without a disk that was not seen is away, and others publish what it has left."""
+TAKEN_OVER_SECONDS = 10.0
+"""After this time, others publish what a receiver without a disk has left that was not seen."""
 
 log = logger(__name__)
 
@@ -55,11 +55,12 @@ class _Own(NamedTuple):
 
 
 class Publisher:
-    """Publishes the sealed segments of `context.journal` in the archive. `shared` is the journal of all receivers."""
+    """Publishes the sealed segments of `context.journal` in the archive, which is the journal of all receivers."""
 
-    def __init__(self, context: WriterContext, archive: JournalArchive, shared: JournalIdentity) -> None:
-        self._context, self._archive, self._shared = context, archive, shared
-        self._catalog = context.catalog
+    def __init__(self, context: WriterContext, archive: JournalArchive) -> None:
+        self._context, self._archive, self._catalog = context, archive, context.catalog
+        self._in_archive = context.settings.journal.ack == "archive"
+        self._shared = self._join()
         self._own = self._recorded(context.journal, context.journal.identity().id)
         self._looked_at = monotonic()
         self._fault = Recurring(log, "publishing", consequence="sealed segments stay in the receiver's own journal")
@@ -78,7 +79,7 @@ class Publisher:
             if lease is None:
                 return
             try:
-                self._own = self._publish(self._recorded(self._own.journal, self._own.id))
+                self._own = self._publish(self._own)
                 for journal in away:
                     self._take_over(journal)
             finally:
@@ -109,21 +110,29 @@ class Publisher:
         """Return the state of publishing for the health report."""
         return {"ok": self._fault.error is None, "waiting": len(self._own.waiting()), "error": self._fault.error}
 
+    def _join(self) -> JournalIdentity:
+        """Make the own journal known to the catalog; return the journal of all receivers."""
+        newest = max((segment.number for segment in self._archive.segments()), default=0)
+        new = self._archive.identity() or JournalIdentity(token_hex(16), 1)
+        own = self._context.journal.identity()
+        return self._catalog.join(own, self._context.instance, new, newest, in_archive=self._in_archive)
+
     def _publish(self, own: _Own) -> _Own:
-        """Publish what waits; return the journal as it is then."""
-        while waiting := own.waiting():
+        """Publish what waits; return the journal as it is then.
+
+        The number comes first, then what is recorded: what somebody else records in between has a lower number.
+        """
+        while True:
             number = Position.unpack(self._catalog.published()).segment + 1
+            own = self._recorded(own.journal, own.id)
+            if not (waiting := own.waiting()):
+                return own
             segments = _together(waiting)
             origin, pieces = own.journal.published(segments, number, self._shared)
             if not self._archive.add(number, pieces):
                 origin = self._origin(number)
             self._catalog.record_published(origin)
-            if origin.journal == own.id:
-                own = own._replace(published=max(own.published, origin.segment))
-                log.info("segment_published", segment=number, journal=own.id, own_segments=segments)
-            else:
-                log.info("publication_recorded", segment=number, journal=origin.journal)
-        return own
+            log.info("segment_published", segment=number, journal=origin.journal, last_own_segment=origin.segment)
 
     def _origin(self, number: int) -> Publication:
         """Return what the segment has that took this number."""
@@ -141,17 +150,20 @@ class Publisher:
 
     def _away(self) -> list[str]:
         """Show that this receiver is at work. Return the journals of receivers without a disk that are away."""
-        self._catalog.see(self._own.id)
         self._looked_at = monotonic()
-        since = self._context.clock.now() - int(AWAY_SECONDS * 1e6)
-        journals = self._catalog.receiving_journals()
-        return [each.id for each in journals if each.in_archive and each.seen_at < since and each.id != self._own.id]
+        own = self._catalog.receiving_journal(self._own.id)
+        if own is None or own.has_left:
+            log.warning("receiver_joined_again", journal=self._own.id, reason="it had been made to leave")
+            self._join()
+        self._catalog.see(self._own.id)
+        left = (each for each in self._catalog.receiving_journals() if each.in_archive and each.id != self._own.id)
+        return [each.id for each in left if each.silent > TAKEN_OVER_SECONDS * 1e6]
 
     def _take_over(self, journal_id: str) -> None:
         """Publish what a receiver has left that is away, and let it add nothing more."""
         place = plugins.object_journal().place(self._context.settings.journal.archive_url or "", journal_id)
         left = plugins.archive()(place, self._context.settings.data / "receiving-cache")
-        own = self._publish(self._recorded(left, journal_id))
+        own = self._publish(_Own(left, journal_id, 0))
         if not left.fence(own.published):
             return  # it has just added a segment: the next look finds that
         for segment in left.segments():

@@ -6,12 +6,10 @@ A message is acknowledged once it is in the receiver's own journal, on its disk.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from secrets import token_hex
 from threading import Event
 from typing import Any
 
 from app.model.errors import GatewayError
-from app.model.records import JournalIdentity
 from app.observe import logger
 from app.ports import Receiver
 from app.service.assembling.assembly_hosts import AssembledElsewhere
@@ -40,16 +38,7 @@ class ReceivingTogether:
     ) -> None:
         self._context, self._own, self.receivers = context, own, receivers
         archive, journal, catalog = context.journal, own.journal, context.catalog
-        newest = max((segment.number for segment in archive.segments()), default=0)
-        shared = catalog.join(
-            journal.identity(),
-            context.instance,
-            archive.identity() or JournalIdentity(token_hex(16), 1),
-            newest,
-            context.clock.now(),
-            in_archive=context.settings.journal.ack == "archive",
-        )
-        self._publisher = Publisher(own, archive, shared)
+        self._publisher = Publisher(own, archive)
         place, journal_id = self._publisher.place, journal.identity().id
         self.stream = Stream(own, receivers, AssembledElsewhere(own), stop, place=place, journal=journal_id)
         self.times = SavedReceivingTime(catalog)
