@@ -204,7 +204,7 @@ def serve(
         instance = instance or new_instance()
         run = partial(_serve, settings, instance, listener, started)
         if settings.standby is None or Role.RECEIVE not in settings.roles:  # others run side by side
-            run(nullcontext(), lambda _why: None)
+            run(nullcontext(), _leave if settings.journal.shared else lambda _why: None)
         else:
             _stand_by(settings, settings.standby, instance, listener, run)
 

@@ -102,7 +102,7 @@ class Gateway:
             if isinstance(context, ReceiverContext)
             else ReceivingElsewhere(context)
             if own is None
-            else ReceivingTogether(context, own, receivers, stop)
+            else ReceivingTogether(context, own, receivers, stop, self._is_taken)
         )
         self.receivers = self.receiving.receivers
         self.replayer = self.receiving.replayer

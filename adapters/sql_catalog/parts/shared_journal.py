@@ -2,6 +2,7 @@
 
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, select, update
 
@@ -39,7 +40,8 @@ class SharedJournalPart(CatalogPart):
             shared = new if row.journal_id is None else JournalIdentity(row.journal_id, row.journal_epoch)
             connection.execute(update(progress).values(journal_id=shared.id, journal_epoch=shared.epoch))
             known = connection.execute(select(_joined).where(_joined.c.id == own.id)).first()
-            opened = {"receiver": receiver, "opened_at": now_of(connection), "seen_at": now_of(connection)}
+            now = now_of(connection)
+            opened: dict[str, Any] = {"receiver": receiver, "opened_at": now, "seen_at": now}
             opened |= {"in_archive": in_archive, "has_left": False}
             if known is None:
                 # A gateway that received alone has archived its own segments under their own numbers.

@@ -17,6 +17,7 @@ another one publishes them, and fences it: it cannot add any more.
 """
 
 from collections.abc import Sequence
+from secrets import token_hex
 from time import monotonic
 from typing import Any, NamedTuple
 

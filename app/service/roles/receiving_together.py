@@ -4,7 +4,7 @@ A message is acknowledged once it is in the receiver's own journal, on its disk.
 (`app.service.receiving.publishing`). The keeper, or a job on Spark, assembles what is there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from threading import Event
 from typing import Any
@@ -31,12 +31,19 @@ STOP_SECONDS = 20.0
 
 
 class ReceivingTogether:
-    """Receives into the journal of `own`. `context` has the journal that all receivers share: the archive."""
+    """Receives into the journal of `own`. `context` has the journal that all receivers share: the archive. `taken` is
+    called when another receiver has taken over; nothing may be acknowledged any more."""
 
     def __init__(
-        self, context: ArchiveContext, own: WriterContext, receivers: Mapping[str, Receiver], stop: Event
+        self,
+        context: ArchiveContext,
+        own: WriterContext,
+        receivers: Mapping[str, Receiver],
+        stop: Event,
+        taken: Callable[[str], object],
     ) -> None:
         self._context, self._own, self.receivers = context, own, receivers
+        self._stop, self._taken = stop, taken
         archive, journal, catalog = context.journal, own.journal, context.catalog
         self._publisher = Publisher(own, archive)
         place, journal_id = self._publisher.place, journal.identity().id
@@ -48,7 +55,7 @@ class ReceivingTogether:
         self._own_workers = [
             every(1.0, "receiving time", self.stream.times.step),
             every(UPKEEP_SECONDS, "seal", self._seal_old_segment),
-            every(PUBLISH_SECONDS, "publish", self._publisher.publish),
+            every(PUBLISH_SECONDS, "publish", self._publish),
             every(UPKEEP_SECONDS, "retire", self._retire),
             every(REPLAY_SECONDS, "replay", self._carry_out_replays),
         ]
@@ -92,6 +99,13 @@ class ReceivingTogether:
     def between(self, change: Change) -> None:
         """Make a change at once."""
         at_once(change)
+
+    def _publish(self) -> None:
+        """Publish what is sealed. A receiver that another one has taken over ends: brokers give what it has not
+        acknowledged to others, and its next process has another journal."""
+        self._publisher.publish()
+        if self.stream.backlog.is_stopping and not self._stop.is_set():
+            self._taken(self.stream.backlog.holding or "another receiver has taken over")
 
     def _seal_old_segment(self) -> None:
         age = int(self._own.settings.journal.segment_age.total_seconds() * 1e6)
