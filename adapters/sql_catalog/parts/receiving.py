@@ -62,12 +62,14 @@ class ReceivingPart(CatalogPart):
         new = self._database.insert(_times)
         save = new.on_conflict_do_update(index_elements=["journal", "source"], set_={"counted": new.excluded.counted})
         with self._database.write() as connection:
+            if journal != ALONE:
+                own = catalog_tables.receiving_journals
+                seen = update(own).where(own.c.id == journal).values(seen_at=now_of(connection))
+                if not connection.execute(seen).rowcount:
+                    return
             if counted:
                 rows = [{"journal": journal, "source": name, "counted": time} for name, time in counted.items()]
                 connection.execute(save, rows)
-            if journal != ALONE:
-                own = catalog_tables.receiving_journals
-                connection.execute(update(own).where(own.c.id == journal).values(seen_at=now_of(connection)))
             if marks:
                 add = self._database.insert(_marks).on_conflict_do_nothing()
                 connection.execute(add, [mark._asdict() for mark in marks])

@@ -1,5 +1,6 @@
 """The journal that several receivers share: which segments of their own journals it has."""
 
+from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
 from app.model.records import JournalIdentity, Publication
@@ -20,6 +21,18 @@ class ReceivingJournal(NamedTuple):
     seen_at: int
 
 
+class ArchivedJournal(NamedTuple):
+    """What the archive has: the journal of its segments, or a new one if there are none.
+
+    `alone` is the packed position of the last message before the first segment that receivers have published: a gateway
+    that received alone has archived all up to there. It is 0 if there is nothing. `newest` is the last segment.
+    """
+
+    journal: JournalIdentity
+    alone: int
+    newest: int
+
+
 class SharedJournalCatalog(Protocol):
     """The order in which receivers have published segments. Every change is durable on return.
 
@@ -27,12 +40,18 @@ class SharedJournalCatalog(Protocol):
     ones are recorded. So who finds that the next number is taken can record it for whoever has published it.
     """
 
-    def join(self, own: JournalIdentity, receiver: str, new: JournalIdentity, newest: int, now: int) -> JournalIdentity:
-        """Record that a receiver has opened its own journal, and return the shared journal: the one that the catalog
-        is of, or `new` for a new catalog.
+    def join(
+        self, own: JournalIdentity, receiver: str, sources: Collection[str], archived: ArchivedJournal, now: int
+    ) -> JournalIdentity:
+        """Record that a receiver has opened its own journal to receive from these sources, and return the shared
+        journal: the one that the catalog is of, or that of the archive for a new catalog.
 
-        A gateway that received alone may have begun the journal. Then `newest`, the last segment in its archive, must
-        not be before what the catalog has assembled. Raises GatewayError otherwise.
+        Expiry waits for the time that it counts of these sources. It begins where the receiver is that has counted
+        least.
+
+        A gateway that received alone may have begun the journal. Then the archive must have all that the catalog has
+        assembled. Raises GatewayError otherwise. In a catalog that is new, the segments that receivers have published
+        are to be recorded again.
         """
 
     def published(self) -> int:
@@ -48,4 +67,7 @@ class SharedJournalCatalog(Protocol):
 
     def leave(self, journal: str) -> bool:
         """Forget the journal of a receiver that does not come back, with its receiving time: nothing waits for it any
-        more. Return False if it is unknown."""
+        more. Return False if it is unknown.
+
+        If it comes back nevertheless, what it had not retired yet is published again.
+        """

@@ -6,18 +6,17 @@ A message is acknowledged once it is in the receiver's own journal, on its disk.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from secrets import token_hex
 from threading import Event
 from typing import Any
 
 from app.model.errors import GatewayError
-from app.model.records import JournalIdentity
 from app.observe import logger
 from app.ports import Receiver
 from app.service.assembling.assembly_hosts import AssembledElsewhere
 from app.service.context import ArchiveContext, Change, ReceiverContext, at_once
 from app.service.quarantine.replays import Replayer
-from app.service.receiving.publishing import Publisher
+from app.service.receiving.ownership import require_journal
+from app.service.receiving.publishing import Publisher, archived_journal
 from app.service.retention.receiving_time import SavedReceivingTime
 from app.service.stream import Stream
 from app.service.threads import Worker, periodic
@@ -40,15 +39,11 @@ class ReceivingTogether:
     ) -> None:
         self._context, self._own, self.receivers = context, own, receivers
         archive, journal, catalog = context.journal, own.journal, context.catalog
-        newest = max((segment.number for segment in archive.segments()), default=0)
-        shared = catalog.join(
-            journal.identity(),
-            context.instance,
-            archive.identity() or JournalIdentity(token_hex(16), 1),
-            newest,
-            context.clock.now(),
-        )
+        archived = archived_journal(archive)
+        shared = catalog.join(journal.identity(), context.instance, receivers, archived, context.clock.now())
         self._publisher = Publisher(own, archive, shared)
+        # In an older copy of the journal, or if it has lost its end, new messages must not be taken for published ones.
+        journal.reserve(self._publisher.last_published())
         place, journal_id = self._publisher.place, journal.identity().id
         self.stream = Stream(own, receivers, AssembledElsewhere(own), stop, place=place, journal=journal_id)
         self.times = SavedReceivingTime(catalog)
@@ -69,7 +64,9 @@ class ReceivingTogether:
         metrics.free_bytes.set_function(journal.free_bytes)
 
     def recover(self) -> None:
-        """Do nothing: what an earlier process left in the own journal is published as what comes now."""
+        """Make sure that catalog and archive belong together. What an earlier process left in the own journal is
+        published as what comes now."""
+        require_journal(self._context)
 
     def start(self) -> None:
         """Start all threads, the receivers last."""
