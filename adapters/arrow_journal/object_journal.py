@@ -85,6 +85,10 @@ class ObjectJournal(ArrowArchive):
             self._end = positions[-1]
         return positions
 
+    def reserve(self, segment: int) -> None:
+        with self._writing:
+            self._next = max(self._next, segment + 1)
+
     def seal(self, before: int | None = None) -> None:
         """Do nothing: every object is sealed."""
 

@@ -186,6 +186,10 @@ class WritableJournal(ReplayReader, Protocol):
         """Return the number of durable record batches of a segment, lost ones included. Raises KeyError if the segment
         is gone, and DamagedError."""
 
+    def reserve(self, segment: int) -> None:
+        """Give all later segments numbers above this one, durably. Used after segments were lost. Ends the segment
+        being written."""
+
     def prepare(self, messages: Sequence[PhysicalMessage]) -> Prepared:
         """Encode messages for `append`, as far as that needs no position. Other threads may append meanwhile."""
 
@@ -227,10 +231,6 @@ class WritableJournal(ReplayReader, Protocol):
 
 class Journal(WritableJournal, Protocol):
     """The journal in a folder: what a gateway that receives alone needs, and its repair."""
-
-    def reserve(self, segment: int) -> None:
-        """Give all later segments numbers above this one, durably. Used after segments were lost. Ends the segment
-        being written."""
 
     def set_aside(self, segment: int) -> None:
         """Stop reading a sealed segment, but keep its file."""

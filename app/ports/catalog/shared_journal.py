@@ -1,5 +1,6 @@
 """The journal that several receivers share: which segments of their own journals it has."""
 
+from collections.abc import Collection
 from typing import Final, NamedTuple, Protocol
 
 from app.model.records import JournalIdentity, Publication
@@ -13,9 +14,9 @@ class ReceivingJournal(NamedTuple):
 
     `published` is the last of its segments that the shared journal has, 0 before the first. `receiver` is the name of
     the process that opened it last, and `opened_at` when that was. `seen_at` is when it was at work last, as it
-    records every two seconds. Times are µs. `in_archive` says that its segments are in the place of the archive,
-    where others can publish them. A receiver that `has_left` is not waited for. `silent` is the time since `seen_at`,
-    by the clock of the database.
+    records every two seconds. `in_archive` says that its segments are in the place of the archive, where others can
+    publish them. A receiver that `has_left` is not waited for. `silent` is the time since `seen_at`, by the clock of
+    the database. Times are µs.
     """
 
     id: str
@@ -33,6 +34,18 @@ class ReceivingJournal(NamedTuple):
         return self.silent > AWAY_SECONDS * 1e6
 
 
+class ArchivedJournal(NamedTuple):
+    """What the archive has: the journal of its segments, or a new one if there are none.
+
+    `alone` is the packed position of the last message before the first segment that receivers have published: a gateway
+    that received alone has archived all up to there. It is 0 if there is nothing. `newest` is the last segment.
+    """
+
+    journal: JournalIdentity
+    alone: int
+    newest: int
+
+
 class SharedJournalCatalog(Protocol):
     """The order in which receivers have published segments. Every change is durable on return.
 
@@ -41,13 +54,23 @@ class SharedJournalCatalog(Protocol):
     """
 
     def join(
-        self, own: JournalIdentity, receiver: str, new: JournalIdentity, newest: int, *, in_archive: bool
+        self,
+        own: JournalIdentity,
+        receiver: str,
+        sources: Collection[str],
+        archived: ArchivedJournal,
+        *,
+        in_archive: bool = False,
     ) -> JournalIdentity:
-        """Record that a receiver has opened its own journal, and return the shared journal: the one that the catalog
-        is of, or `new` for a new catalog.
+        """Record that a receiver has opened its own journal to receive from these sources, and return the shared
+        journal: the one that the catalog is of, or that of the archive for a new catalog.
 
-        A gateway that received alone may have begun the journal. Then `newest`, the last segment in its archive, must
-        not be before what the catalog has assembled. Raises GatewayError otherwise.
+        Expiry waits for the time that it counts of these sources. It begins where the receiver is that has counted
+        least.
+
+        A gateway that received alone may have begun the journal. Then the archive must have all that the catalog has
+        assembled. Raises GatewayError otherwise. In a catalog that is new, the segments that receivers have published
+        are to be recorded again.
         """
 
     def published(self) -> int:

@@ -8,6 +8,10 @@ what it has sealed. Everything behind the archive, assembly as well as Spark, th
    not be a fence: of two that believe to hold it, one adds the segment, and the other finds that the number is taken.
 3. It records in the catalog that the number is used, and which of its own segments the shared journal has now.
 
+It reads the last recorded number before it reads which of its own segments are published. So nothing was published
+between the two, if the number is still free at 2: also a second process with the same journal, or one that was paused,
+publishes no segment again.
+
 Whoever finds a number taken reads in that segment whose messages it has, and records it for that receiver, which was
 killed or paused between 2 and 3. Since no number is used before all lower ones are recorded, no segment is published
 twice, and none is skipped.
@@ -16,17 +20,19 @@ A receiver without a disk (`journal.ack = "archive"`) has its own segments in th
 another one publishes them, and fences it: it cannot add any more.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Collection, Sequence
 from secrets import token_hex
 from time import monotonic
 from typing import Any, NamedTuple
 
 from app import plugins
-from app.model.errors import GatewayError
+from app.model.errors import DamagedError, GatewayError
 from app.model.message import Position
 from app.model.records import JournalIdentity, Publication
 from app.observe import Recurring, logger
-from app.ports import JournalArchive, Segment, WritableJournal
+from app.ports import ArchivedJournal, JournalArchive, Segment, WritableJournal
 from app.service.context import WriterContext
 
 TURN = "journal"
@@ -34,6 +40,7 @@ TURN = "journal"
 TURN_SECONDS = 10.0
 TOGETHER_BYTES = 64 << 20
 """The size up to which several own segments become one."""
+
 LOOK_SECONDS = 2.0
 """The time after which a receiver shows again that it is at work, and looks for others that are away."""
 TAKEN_OVER_SECONDS = 10.0
@@ -47,7 +54,7 @@ class _Own(NamedTuple):
 
     journal: WritableJournal | JournalArchive
     id: str
-    published: int
+    published: int = 0
 
     def waiting(self) -> list[Segment]:
         """Return the sealed segments that are not published."""
@@ -56,24 +63,26 @@ class _Own(NamedTuple):
 
 
 class Publisher:
-    """Publishes the sealed segments of `context.journal` in the archive, which is the journal of all receivers."""
+    """Publishes the sealed segments of `context.journal` in the archive, which is the journal of all receivers.
 
-    def __init__(self, context: WriterContext, archive: JournalArchive) -> None:
-        self._context, self._archive, self._catalog = context, archive, context.catalog
-        self._in_archive = context.settings.journal.ack == "archive"
+    It receives from `sources`.
+    """
+
+    def __init__(self, context: WriterContext, archive: JournalArchive, sources: Collection[str]) -> None:
+        self._context, self._archive, self._sources = context, archive, sources
+        self._catalog = context.catalog
         self._shared = self._join()
-        self._own = self._recorded(context.journal, context.journal.identity().id)
-        self._looked_at = monotonic()
+        self._own = self._recorded(_Own(context.journal, context.journal.identity().id))
+        self._ends: deque[Publication] = deque()
+        """What this process has published, as long as `place` may be asked for it."""
+        self._looked_at = -LOOK_SECONDS
         self._fault = Recurring(log, "publishing", consequence="sealed segments stay in the receiver's own journal")
         context.metrics.archive_waiting_segments.set_function(lambda: len(self._own.waiting()))
 
     def publish(self) -> None:
         """Publish all sealed segments, and what receivers that are away have left, if it is this receiver's turn."""
-        is_looking = monotonic() - self._looked_at >= LOOK_SECONDS
-        if not is_looking and not self._own.waiting():
-            return
         try:
-            away = self._away() if is_looking else []
+            away = self._away() if monotonic() - self._looked_at >= LOOK_SECONDS else []
             if not away and not self._own.waiting():
                 return
             lease = self._catalog.take_lease(TURN, self._context.instance, TURN_SECONDS)
@@ -98,10 +107,22 @@ class Publisher:
             self._catalog.leave(self._own.id)
 
     def place(self, position: int) -> int | None:
-        """Return the present end of the shared journal, if that has all up to a packed position of the own journal, and
-        None otherwise. Nothing is at -1."""
-        is_published = position < 0 or Position.unpack(position).segment <= self._own.published
-        return self._catalog.published() if is_published else None
+        """Return a packed position of the shared journal. All up to a packed position of the own journal is before it,
+        and what came later is behind it, except for the rest of the same segment. None means that it is not published
+        yet. Nothing is at -1."""
+        present = self._catalog.published()  # before the own end is read
+        segment = 0 if position < 0 else Position.unpack(position).segment
+        while self._ends and self._ends[0].segment < segment:
+            self._ends.popleft()
+        if segment > self._own.published:
+            return None
+        end = self._context.journal.end()
+        has_more = position >= 0 and end is not None and end.pack() > position
+        return self._ends[0].end if has_more and self._ends else present
+
+    def last_published(self) -> int:
+        """Return the last own segment that the shared journal is known to have; 0 before the first."""
+        return self._own.published
 
     def is_published(self, segment: Segment) -> bool:
         """Tell whether the shared journal has a segment."""
@@ -113,26 +134,24 @@ class Publisher:
 
     def _join(self) -> JournalIdentity:
         """Make the own journal known to the catalog; return the journal of all receivers."""
-        newest = max((segment.number for segment in self._archive.segments()), default=0)
-        new = self._archive.identity() or JournalIdentity(token_hex(16), 1)
-        own = self._context.journal.identity()
-        return self._catalog.join(own, self._context.instance, new, newest, in_archive=self._in_archive)
+        own, in_archive = self._context.journal.identity(), self._context.settings.journal.ack == "archive"
+        archived = archived_journal(self._archive)
+        return self._catalog.join(own, self._context.instance, self._sources, archived, in_archive=in_archive)
 
     def _publish(self, own: _Own) -> _Own:
-        """Publish what waits; return the journal as it is then.
-
-        The number comes first, then what is recorded: what somebody else records in between has a lower number.
-        """
+        """Publish what waits in a journal; return it as it is then."""
         while True:
             number = Position.unpack(self._catalog.published()).segment + 1
-            own = self._recorded(own.journal, own.id)
-            if not (waiting := own.waiting()):
+            own = self._recorded(own)
+            segments = _together(own.waiting())
+            if not segments:
                 return own
-            segments = _together(waiting)
             origin, pieces = own.journal.published(segments, number, self._shared)
             if not self._archive.add(number, pieces):
                 origin = self._origin(number)
             self._catalog.record_published(origin)
+            if origin.journal == self._own.id:
+                self._ends.append(origin)
             log.info("segment_published", segment=number, journal=origin.journal, last_own_segment=origin.segment)
 
     def _origin(self, number: int) -> Publication:
@@ -143,35 +162,71 @@ class Publisher:
                 f"segment {number} of the archive was not published by a receiver: another gateway archives its own "
                 "journal in the same place (journal.archive_url)"
             )
+        if Position.unpack(origin.end).segment != number:
+            raise GatewayError(f"segment {number} of the archive says that it ends at {Position.unpack(origin.end)}")
         return origin
 
-    def _recorded(self, journal: WritableJournal | JournalArchive, journal_id: str) -> _Own:
-        known = self._catalog.receiving_journal(journal_id)
-        return _Own(journal, journal_id, 0 if known is None else known.published)
+    def _recorded(self, own: _Own) -> _Own:
+        """Return a journal with the last segment that is published. Raises GatewayError if the journal of this process
+        is no longer its own."""
+        known = self._catalog.receiving_journal(own.id)
+        if known is None:
+            raise GatewayError(
+                f"the journal {own.id} of this receiver was removed from the catalog: restart the receiver to have its "
+                "messages published"
+            )
+        if own.journal is self._context.journal and known.receiver != self._context.instance:
+            raise GatewayError(
+                f"{known.receiver} has opened the journal {own.id} of this receiver, in this folder or in a copy of "
+                "it: give each receiver a data folder of its own"
+            )
+        return own._replace(published=known.published)
 
     def _away(self) -> list[str]:
         """Show that this receiver is at work. Return the journals of receivers without a disk that are away."""
-        self._looked_at = monotonic()
         own = self._catalog.receiving_journal(self._own.id)
-        if own is None or own.has_left:
-            log.warning("receiver_joined_again", journal=self._own.id, reason="it had been made to leave")
+        if own is not None and own.has_left:
+            log.warning("receiver_joined_again", journal=own.id, reason="it had been made to leave")
             self._join()
         self._catalog.see(self._own.id)
+        self._looked_at = monotonic()
         left = (each for each in self._catalog.receiving_journals() if each.in_archive and each.id != self._own.id)
         return [each.id for each in left if each.silent > TAKEN_OVER_SECONDS * 1e6]
 
-    def _take_over(self, journal_id: str) -> None:
+    def _take_over(self, journal: str) -> None:
         """Publish what a receiver has left that is away, and let it add nothing more."""
-        place = plugins.object_journal().place(self._context.settings.journal.archive_url or "", journal_id)
+        place = plugins.object_journal().place(self._context.settings.journal.archive_url or "", journal)
         left = plugins.archive()(place, self._context.settings.data / "receiving-cache")
-        own = self._publish(_Own(left, journal_id, 0))
+        own = self._publish(_Own(left, journal))
         if not left.fence(own.published):
             return  # it has just added a segment: the next look finds that
         for segment in left.segments():
             if segment.number <= own.published:
                 left.remove(segment.number)
-        self._catalog.leave(journal_id)
-        log.warning("receiver_taken_over", journal=journal_id, published=own.published)
+        self._catalog.leave(journal)
+        log.warning("receiver_taken_over", journal=journal, last_own_segment=own.published)
+
+
+def archived_journal(archive: JournalArchive) -> ArchivedJournal:
+    """Return what an archive has. Raises GatewayError if it has segments of several journals, or one whose header
+    cannot be read."""
+    numbers = [segment.number for segment in archive.segments()]
+    journal = archive.identity() or JournalIdentity(token_hex(16), 1)
+    published = bisect_left(numbers, True, key=lambda number: archive.origin(number) is not None)
+    if published:
+        alone = _last_position(archive, numbers[published - 1]).pack()
+    else:  # nothing, or what is before the first one is gone
+        alone = Position(numbers[0], 0, 0).pack() - 1 if numbers else 0
+    return ArchivedJournal(journal, alone, max(numbers, default=0))
+
+
+def _last_position(archive: JournalArchive, segment: int) -> Position:
+    batch = len(archive.batch_sizes(segment)) - 1
+    try:
+        rows = archive.descriptors(segment, batch).num_rows
+    except DamagedError:
+        rows = 1
+    return Position(segment, batch, max(rows, 1) - 1)
 
 
 def _together(segments: Sequence[Segment]) -> list[int]:

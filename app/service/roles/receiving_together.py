@@ -15,6 +15,7 @@ from app.ports import Receiver
 from app.service.assembling.assembly_hosts import AssembledElsewhere
 from app.service.context import ArchiveContext, Change, WriterContext, at_once
 from app.service.quarantine.replays import Replayer
+from app.service.receiving.ownership import require_journal
 from app.service.receiving.publishing import Publisher
 from app.service.retention.receiving_time import SavedReceivingTime
 from app.service.stream import Stream
@@ -45,7 +46,9 @@ class ReceivingTogether:
         self._context, self._own, self.receivers = context, own, receivers
         self._stop, self._taken = stop, taken
         archive, journal, catalog = context.journal, own.journal, context.catalog
-        self._publisher = Publisher(own, archive)
+        self._publisher = Publisher(own, archive, receivers)
+        # In an older copy of the journal, or if it has lost its end, new messages must not be taken for published ones.
+        journal.reserve(self._publisher.last_published())
         place, journal_id = self._publisher.place, journal.identity().id
         self.stream = Stream(own, receivers, AssembledElsewhere(own), stop, place=place, journal=journal_id)
         self.times = SavedReceivingTime(catalog)
@@ -66,7 +69,9 @@ class ReceivingTogether:
         metrics.free_bytes.set_function(journal.free_bytes)
 
     def recover(self) -> None:
-        """Do nothing: what an earlier process left in the own journal is published as what comes now."""
+        """Make sure that catalog and archive belong together. What an earlier process left in the own journal is
+        published as what comes now."""
+        require_journal(self._context)
 
     def start(self) -> None:
         """Start all threads, the receivers last."""
