@@ -404,7 +404,9 @@ def test_receivers_with_one_journal_need_places_that_all_reach(file: Path, text:
 def test_receivers_share_only_sources_whose_messages_have_no_order(file: Path) -> None:
     mqi.load("pymqi")
     numbered = '[sources.rv]\ntransport = "rendezvous"\nframing = "sas_rendezvous"\nsubject = "SAS"\n'
-    over_mqtt = '[sources.over]\ntransport = "mqtt"\nframing = "sas_rendezvous"\nurl = "mqtt://b"\ntopic = "$share/g/t"\n'
+    over_mqtt = (
+        '[sources.over]\ntransport = "mqtt"\nframing = "sas_rendezvous"\nurl = "mqtt://b"\ntopic = "$share/g/t"\n'
+    )
     alone = '[sources.mq]\ntransport = "ibm_mq"\nqueue = "Q"\n'
     found = problems(file, TOGETHER + numbered + over_mqtt + alone)
     assert found.keys() == {"sources.rv", "sources.over", "sources.mq"}

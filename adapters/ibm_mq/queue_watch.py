@@ -18,8 +18,8 @@ class QueueWatch:
     """Checks the queue for one connection. Without authority to inquire there are neither warnings nor a depth, without
     authority to browse the age of the first message is unknown.
 
-    `depth` is the number of messages on the queue, and `filled` its part of MAXDEPTH; both are None while unknown. Other
-    programs at the queue are warned of unless it `may_have_others`.
+    `depth` is the number of messages on the queue, and `filled` its part of MAXDEPTH; both are None while unknown.
+    Other programs at the queue are warned of unless it `may_have_others`.
     """
 
     def __init__(self, settings: SourceSettings, log: Any) -> None:

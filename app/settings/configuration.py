@@ -181,7 +181,9 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _is_received_together(self) -> Self:
         found = {name: source.unshared for name, source in self.sources.items()} if self.journal.shared else {}
-        if problems := [(("sources", name), f"journal.shared: {why}") for name, why in found.items() if why is not None]:
+        if problems := [
+            (("sources", name), f"journal.shared: {why}") for name, why in found.items() if why is not None
+        ]:
             raise all_errors(problems)
         return self
 

@@ -19,7 +19,19 @@ _joined, _times, _marks = receiving_journals, receiving_time, receiving_marks
 class SharedJournalPart(CatalogPart):
     """`app.ports.catalog.shared_journal` over SQL."""
 
-    def join(self, own: JournalIdentity, receiver: str, new: JournalIdentity, newest: int, now: int) -> JournalIdentity:
+    def join(
+        self, own: JournalIdentity, receiver: str, new: JournalIdentity, newest: int, alone: int, now: int
+    ) -> JournalIdentity:
+        # A gateway that receives alone has this lock while it runs, and asks for receivers when it starts.
+        self._database.lock.take()
+        try:
+            return self._join(own, receiver, new, newest, alone, now)
+        finally:
+            self._database.lock.release()
+
+    def _join(
+        self, own: JournalIdentity, receiver: str, new: JournalIdentity, newest: int, alone: int, now: int
+    ) -> JournalIdentity:
         with self._database.write(durable=True) as connection:
             row = connection.execute(select(progress)).one()
             is_first = connection.scalar(select(func.count()).select_from(_joined)) == 0
@@ -38,7 +50,7 @@ class SharedJournalPart(CatalogPart):
             known = connection.execute(select(_joined).where(_joined.c.id == own.id)).first()
             if known is None:
                 # A gateway that received alone has archived its own segments under their own numbers.
-                published = newest if own.id == shared.id else 0
+                published = alone if own.id == shared.id else 0
                 joined = {"id": own.id, "receiver": receiver, "published": published, "opened_at": now, "seen_at": now}
                 connection.execute(insert(_joined).values(joined))
                 self._begin_counting(connection, own.id)

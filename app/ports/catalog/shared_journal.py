@@ -27,12 +27,16 @@ class SharedJournalCatalog(Protocol):
     ones are recorded. So who finds that the next number is taken can record it for whoever has published it.
     """
 
-    def join(self, own: JournalIdentity, receiver: str, new: JournalIdentity, newest: int, now: int) -> JournalIdentity:
+    def join(
+        self, own: JournalIdentity, receiver: str, new: JournalIdentity, newest: int, alone: int, now: int
+    ) -> JournalIdentity:
         """Record that a receiver has opened its own journal, and return the shared journal: the one that the catalog
         is of, or `new` for a new catalog.
 
         A gateway that received alone may have begun the journal. Then `newest`, the last segment in its archive, must
-        not be before what the catalog has assembled. Raises GatewayError otherwise.
+        not be before what the catalog has assembled: raises GatewayError otherwise, and CatalogTaken while such a
+        gateway runs. If the own journal is that one, its segments behind `alone`, the last one that it has archived,
+        are published as those of other receivers.
         """
 
     def published(self) -> int:

@@ -4,6 +4,7 @@ A message is acknowledged once it is in the receiver's own journal, on its disk.
 (`app.service.receiving.publishing`). The keeper, or a job on Spark, assembles what is there.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from secrets import token_hex
@@ -40,12 +41,14 @@ class ReceivingTogether:
     ) -> None:
         self._context, self._own, self.receivers = context, own, receivers
         archive, journal, catalog = context.journal, own.journal, context.catalog
-        newest = max((segment.number for segment in archive.segments()), default=0)
+        numbers = [segment.number for segment in archive.segments()]
+        archived_alone = bisect_left(numbers, True, key=lambda number: archive.origin(number) is not None)
         shared = catalog.join(
             journal.identity(),
             context.instance,
             archive.identity() or JournalIdentity(token_hex(16), 1),
-            newest,
+            max(numbers, default=0),
+            max(numbers[:archived_alone], default=0),
             context.clock.now(),
         )
         self._publisher = Publisher(own, archive, shared)
