@@ -291,7 +291,7 @@ RECEIVER = f"{NAME}-receiver"
 
 
 def together(**sources: dict[str, Any]) -> dict[str, Any]:
-    return TOGETHER["settings"] | {"sources": sources}
+    return {**TOGETHER["settings"], "sources": sources}
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,8 @@ def test_receivers_take_the_place_of_a_gateway_that_received_alone(division: Div
     with pytest.raises(AssertionError, match="receivers share the journal"):
         alone.start()
 
+    until(lambda: any("segment_published" in division[name].log for name in ("receive-a", "receive-b")))
+
     # What the old gateway had acknowledged and not archived, as if it had been killed, comes with its volume.
     with closing(ArrowJournal(alone.folder / "var" / "journal")) as journal:
         journal.append([each._replace(source="sas", framing="sas_queue") for each in sent[last:]])
