@@ -385,6 +385,40 @@ def test_a_divided_gateway_needs_places_that_all_processes_reach(file: Path, tex
     assert why in problems(file, text)[""]
 
 
+TOGETHER = SHARED + PLACES + "shared = true\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (PLACES + "shared = true\n", "journal.shared needs catalog.url of a PostgreSQL"),
+        (SHARED + "[journal]\nshared = true\n", "journal.shared needs content.url and journal.archive_url"),
+        (TOGETHER + '[standby]\nlease = "gateway"\nnamespace = "prod"\n', "exclude each other"),
+    ],
+)
+def test_receivers_with_one_journal_need_places_that_all_reach(file: Path, text: str, why: str) -> None:
+    assert why in problems(file, text)[""]
+
+
+@pytest.mark.process
+def test_receivers_share_only_sources_whose_messages_have_no_order(file: Path) -> None:
+    mqi.load("pymqi")
+    numbered = '[sources.rv]\ntransport = "rendezvous"\nframing = "sas_rendezvous"\nsubject = "SAS"\n'
+    over_mqtt = (
+        '[sources.over]\ntransport = "mqtt"\nframing = "sas_rendezvous"\nurl = "mqtt://b"\ntopic = "$share/g/t"\n'
+    )
+    alone = '[sources.mq]\ntransport = "ibm_mq"\nqueue = "Q"\n'
+    found = problems(file, TOGETHER + numbered + over_mqtt + alone)
+    assert found.keys() == {"sources.rv", "sources.over", "sources.mq"}
+    assert "sas_rendezvous are numbered in the order in which they arrive" in found["sources.rv"]
+    assert found["sources.mq"].endswith("set exclusive = false")
+    shared = '[sources.orders]\ntransport = "mqtt"\nurl = "mqtt://b"\ntopic = "$share/g/t"\n'
+    file.write_text(TOGETHER + shared + alone + "exclusive = false\n")
+    assert load(file).sources.keys() == {"orders", "mq"}
+    file.write_text(SHARED + PLACES + numbered + alone)
+    assert load(file).sources.keys() == {"rv", "mq"}, "a single receiver may have them"
+
+
 def test_roles_come_from_the_command_line_the_environment_or_the_file(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

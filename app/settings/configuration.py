@@ -12,7 +12,7 @@ from app.model.validation import KUBERNETES_NAME, KUBERNETES_NAMESPACE, WEB_URL
 from app.settings.http import Audit, Http, Oidc
 from app.settings.limits import ExpirySettings, Limits, RetentionSettings, Scrub
 from app.settings.roles import ALL_ROLES, Role
-from app.settings.section import Section
+from app.settings.section import Section, all_errors
 from app.settings.setting_types import Duration, LineEnd, Name
 from app.settings.storage import (
     SEGMENTS_FOR_OTHERS,
@@ -178,6 +178,15 @@ class Settings(BaseSettings):
                     f"{who} {' and '.join(missing)}: places that all processes reach, an object store or a folder that "
                     "they share"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _is_received_together(self) -> Self:
+        found = {name: source.unshared for name, source in self.sources.items()} if self.journal.shared else {}
+        if problems := [
+            (("sources", name), f"journal.shared: {why}") for name, why in found.items() if why is not None
+        ]:
+            raise all_errors(problems)
         return self
 
     @property

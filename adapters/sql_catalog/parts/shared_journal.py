@@ -29,6 +29,22 @@ class SharedJournalPart(CatalogPart):
         *,
         in_archive: bool = False,
     ) -> JournalIdentity:
+        # A gateway that receives alone has this lock while it runs, and asks for receivers when it starts.
+        self._database.lock.take()
+        try:
+            return self._join(own, receiver, sources, archived, in_archive=in_archive)
+        finally:
+            self._database.lock.release()
+
+    def _join(
+        self,
+        own: JournalIdentity,
+        receiver: str,
+        sources: Collection[str],
+        archived: ArchivedJournal,
+        *,
+        in_archive: bool,
+    ) -> JournalIdentity:
         with self._database.write(durable=True) as connection:
             row = connection.execute(select(progress)).one()
             if row.published == 0:

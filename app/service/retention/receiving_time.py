@@ -111,6 +111,7 @@ class WatchedIntake:
 
     def __init__(self, intake: Intake, clock: Callable[[], float]) -> None:
         self._intake, self._clock = intake, clock
+        self.has_others = intake.has_others
         self._inside = 0
         self._lock = Lock()
         self.heard_at = clock()
