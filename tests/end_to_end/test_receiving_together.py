@@ -16,6 +16,7 @@ from app.testing.waiting import until
 from tests.support.competing import Competing, Identity, identity
 from tests.support.division import Division
 from tests.support.forked_gateway import Forks
+from tests.support.gateway import GatewayProcess
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqi import environment
 from tests.support.object_server import Bucket
@@ -90,10 +91,8 @@ def _lose_a_receiver(division: Division, competing: Competing, bucket: Bucket, f
     unfinished = {key: needed for key, needed in new.items() if needed & missing}
     assert unfinished
     division.await_settled(competing.count - len(unfinished))
-    named = {
-        (item["source"], item["correl_id"]): item for item in serving.listing("/v1/attachments", state="receiving")
-    }
-    assert named.keys() == {key for key, needed in unfinished.items() if needed - missing}
+    known = {key for key, needed in unfinished.items() if needed - missing}
+    serving.until(lambda: named(serving) == known)
 
     division.pass_over(own, 3600)
     keeper = division[str(division.keeper())]
@@ -103,6 +102,11 @@ def _lose_a_receiver(division: Division, competing: Competing, bucket: Bucket, f
     assert serving.client.delete(f"/v1/receivers/{own}").status_code == 204
     keeper.until(lambda: keeper.client.get("/health/ready").json()["checks"]["receivers"]["ok"])
     assert own not in [each["journal"] for each in serving.listing("/v1/receivers")]
+
+
+def named(gateway: GatewayProcess) -> set[tuple[str, str]]:
+    """Return the attachments that a gateway reports as unfinished."""
+    return {(item["source"], item["correl_id"]) for item in gateway.listing("/v1/attachments", state="receiving")}
 
 
 def messages_of(journal: ArrowJournal | ArrowArchive) -> set[Identity]:
