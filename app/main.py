@@ -22,9 +22,10 @@ from app import plugins
 from app.framing.registry import traits
 from app.metrics import Metrics
 from app.model.errors import GatewayError
+from app.model.message import Position
 from app.observe import logger
-from app.ports import Catalog, Clock, Journal
-from app.service.context import ArchiveContext, ReceiverContext, ServiceContext
+from app.ports import Catalog, Clock, Journal, WritableJournal
+from app.service.context import ArchiveContext, ReceiverContext, ServiceContext, WriterContext
 from app.service.events.event_spans import Traces
 from app.service.gateway import Gateway
 from app.service.instance import new_instance
@@ -46,6 +47,8 @@ T = TypeVar("T")
 GRACE_SECONDS = 10
 SUPERSEDED_STATUS = 75
 """The exit status of a gateway whose Lease went to another one: it is to be started again (EX_TEMPFAIL)."""
+Durable = Callable[[str], Position | None]
+"""A function from a journal's id to the last position in it that is known to have been durable."""
 M_ARENA_MAX = -8
 MOST_ARENAS = 2
 """Of glibc's allocator, which otherwise keeps for each of many threads what the thread has freed."""
@@ -102,10 +105,17 @@ def _receiver_context(settings: Settings, clock: Clock, instance: str) -> Receiv
     )
 
 
-def _own_context(context: ServiceContext) -> ReceiverContext:
-    """Return the context of a receiver among several: it has the journal in its data folder for itself."""
+def _own_context(context: ServiceContext) -> WriterContext:
+    """Return the context of a receiver among several: it has a journal for itself, in its data folder or in a place
+    within the archive."""
+    settings, clock = context.settings, context.clock
+    if settings.journal.ack == "archive":
+        cache, place = settings.data / "receiving-cache", settings.journal.archive_url or ""
+        opened: WritableJournal = _opened("journal", plugins.object_journal(), place, cache, clock=clock)
+    else:
+        opened = _journal(settings, clock, lambda _journal: None)
     others = {field.name: getattr(context, field.name) for field in fields(context)}
-    return ReceiverContext(**others | {"journal": _journal(context.settings, context.clock, lambda: context.catalog)})
+    return WriterContext(**others | {"journal": opened})
 
 
 def _archive_context(settings: Settings, clock: Clock, instance: str) -> ArchiveContext:
@@ -147,13 +157,16 @@ def _storage(settings: Settings, clock: Clock) -> tuple[Journal, Catalog]:
     def catalog() -> Catalog:
         return _opened("catalog", plugins.catalog(), settings.catalog_url)
 
+    def durable(journal: str) -> Position | None:
+        return assembled(catalog(), journal)
+
     if settings.standby is None:
-        return _journal(settings, clock, catalog), catalog()
+        return _journal(settings, clock, durable), catalog()
     last = _opened("journal", plugins.journal().last_epoch, settings.journal_folder)
-    return _journal(settings, clock, catalog, catalog().take_over(last + 1)), catalog()
+    return _journal(settings, clock, durable, catalog().take_over(last + 1)), catalog()
 
 
-def _journal(settings: Settings, clock: Clock, catalog: Callable[[], Catalog], epoch: int | None = None) -> Journal:
+def _journal(settings: Settings, clock: Clock, durable: Durable, epoch: int | None = None) -> Journal:
     return _opened(
         "journal",
         plugins.journal(),
@@ -162,7 +175,7 @@ def _journal(settings: Settings, clock: Clock, catalog: Callable[[], Catalog], e
         segment_age=settings.journal.segment_age.total_seconds(),
         clock=clock,
         epoch=epoch,
-        durable=lambda journal_id: assembled(catalog(), journal_id),
+        durable=durable,
     )
 
 
@@ -197,7 +210,7 @@ def serve(
         instance = instance or new_instance()
         run = partial(_serve, settings, instance, listener, started)
         if settings.standby is None or Role.RECEIVE not in settings.roles:  # others run side by side
-            run(nullcontext(), lambda _why: None)
+            run(nullcontext(), _leave if settings.journal.shared else lambda _why: None)
         else:
             _stand_by(settings, settings.standby, instance, listener, run)
 

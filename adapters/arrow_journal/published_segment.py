@@ -40,7 +40,7 @@ def end_of(segments: Sequence[SegmentFile], number: int) -> Position:
         rows = last.head(batches[-1] - 1).rows
     except DamagedError:
         rows = 1
-    return Position(number, sum(batches) - 1, rows - 1)
+    return Position(number, sum(batches) - 1, max(rows, 1) - 1)
 
 
 def _count(segment: SegmentFile) -> int:
@@ -65,8 +65,10 @@ def _batch(segment: SegmentFile, batch: int, place: Position, seed: int) -> Sequ
     data = segment.undamaged_bytes(batch)
     if data is None:
         encoded = encode(segment.messages(batch), place, seed)
-        return (encoded.head, *encoded.bodies, bytes(encoded.fill))
+        return encoded.buffers()
     head = segment.head(batch)
+    if not head.rows:
+        raise DamagedError("its bytes were damaged when the journal was opened")
     moved = bytearray(head.data)
     place_head(moved, head.rows, place, seed)
     return moved, data[len(moved) :]
@@ -75,4 +77,4 @@ def _batch(segment: SegmentFile, batch: int, place: Position, seed: int) -> Sequ
 def _lost(segment: SegmentFile, place: Position, seed: int, error: DamagedError) -> Sequence[Bytes]:
     lost = PhysicalMessage("", UNREADABLE, received_at=segment.state.created_at)
     encoded = encode([lost.unreadable(DAMAGED_MESSAGE, str(error))], place, seed)
-    return (encoded.head, *encoded.bodies, bytes(encoded.fill))
+    return encoded.buffers()

@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
+from time import time
 from typing import Protocol
 
 import obstore
@@ -19,6 +20,9 @@ from adapters.arrow_journal.segment_files import SegmentState, segment_files, se
 from adapters.disk import ReadFile, UnreadableError, sync_folder
 from app.model.errors import GatewayError
 from app.model.message import sealed_number, segment_name
+
+LEFT_SECONDS = 86_400.0
+"""The age from which a file that is not complete was left by a process that ended."""
 
 _log = structlog.get_logger(__name__)
 
@@ -41,6 +45,9 @@ class SegmentStorage(Protocol):
     def add(self, number: int, pieces: Iterable[Bytes]) -> bool:
         """Write the file of a segment durably. Return False if there is one, which stays as it is."""
 
+    def remove(self, number: int) -> None:
+        """Delete the file of a segment, if there is one."""
+
     def drop_copy(self, state: SegmentState, file: ReadFile) -> bool:
         """Delete the local copy of a segment, which has damage and is open as `file`.
 
@@ -57,6 +64,7 @@ class FolderSegments:
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
         self._waited_for = 0
+        self._is_cleared = False
         if not folder.is_dir():
             raise GatewayError(f"no journal archive at {folder}: no such folder")
 
@@ -100,6 +108,8 @@ class FolderSegments:
             return ReadFile(self._path(state.number)).read(0, min(state.size, length))
 
     def add(self, number: int, pieces: Iterable[Bytes]) -> bool:
+        if not self._is_cleared:
+            self._clear()
         path = self._path(number)
         partial = path.with_name(f"{path.name}.{token_hex(8)}.partial")
         try:
@@ -107,15 +117,28 @@ class FolderSegments:
                 file.writelines(pieces)
                 file.flush()
                 os.fsync(file.fileno())
-            os.link(partial, path)
-            sync_folder(self._folder)
-        except FileExistsError:
-            return False
+            is_added = _link(partial, path)
+            sync_folder(self._folder)  # also if it was there: whoever added it may not have come to this
         except OSError as error:
             raise GatewayError(f"{path} cannot be written: {error}") from error
         finally:
-            partial.unlink(missing_ok=True)
-        return True
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+        return is_added
+
+    def _clear(self) -> None:
+        """Remove what killed processes have left. One that is only paused fails when it goes on, and tries again."""
+        for left in self._folder.glob("*.arrows.*.partial"):
+            with suppress(OSError):
+                if left.stat().st_mtime < time() - LEFT_SECONDS:
+                    left.unlink()
+        self._is_cleared = True
+
+    def remove(self, number: int) -> None:
+        try:
+            self._path(number).unlink(missing_ok=True)
+        except OSError as error:
+            raise GatewayError(f"{self.path(number)} cannot be deleted: {error}") from error
 
     def drop_copy(self, state: SegmentState, file: ReadFile) -> bool:  # noqa: ARG002
         """Return False: segments of a folder are read in place."""
@@ -135,6 +158,15 @@ class FolderSegments:
 
     def _path(self, number: int) -> Path:
         return segment_path(self._folder, number, sealed=True)
+
+
+def _link(source: Path, path: Path) -> bool:
+    """Give a file one more name, and tell whether that was free."""
+    try:
+        os.link(source, path)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _state(number: int, path: Path) -> SegmentState:
@@ -183,6 +215,10 @@ class BucketSegments:
         except (BaseError, OSError) as error:
             raise GatewayError(f"{self.path(number)} cannot be written: {error}") from error
         return True
+
+    def remove(self, number: int) -> None:
+        with suppress(KeyError), self._explained(number):
+            obstore.delete(self._store, segment_name(number))
 
     def drop_copy(self, state: SegmentState, file: ReadFile) -> bool:
         name = _copy_name(state)

@@ -22,6 +22,7 @@ from app.ports.catalog.listing import (
 )
 from app.ports.catalog.pipeline import PACKED_AT_ONCE, Packed
 from app.ports.catalog.quarantine import QuarantineCatalog, QuarantineGroup, QuarantineGroups
+from app.ports.catalog.shared_journal import ArchivedJournal
 from app.ports.catalog.uploads import UploadTotals
 from app.ports.clock import Clock
 from app.ports.content_store import ContentStore, ContentStorePlugin, ObjectWriter
@@ -32,11 +33,13 @@ from app.ports.journal import (
     JournalArchive,
     JournalPlugin,
     JournalReader,
+    ObjectJournalPlugin,
     OpenSegment,
     PlacedBodies,
     Prepared,
     ReplayReader,
     Segment,
+    WritableJournal,
     is_damaged,
     messages_of,
 )
@@ -59,6 +62,7 @@ __all__ = [
     "NEWEST_FIRST",
     "PACKED_AT_ONCE",
     "ArchivePlugin",
+    "ArchivedJournal",
     "AttachmentFilter",
     "BadCursor",
     "Begin",
@@ -82,6 +86,7 @@ __all__ = [
     "JournalReferences",
     "KeyCatalog",
     "ListingCatalog",
+    "ObjectJournalPlugin",
     "ObjectWriter",
     "OpenSegment",
     "OpenTable",
@@ -110,6 +115,7 @@ __all__ = [
     "Total",
     "TransportPlugin",
     "UploadTotals",
+    "WritableJournal",
     "is_damaged",
     "messages_of",
 ]

@@ -26,7 +26,7 @@ from app.observe import logger
 from app.ports import ContentStore, HeldLease, Receiver, Sender
 from app.service.content.content_damage import Damages
 from app.service.content.content_service import Contents
-from app.service.context import ArchiveContext, ReceiverContext, ServiceContext
+from app.service.context import ArchiveContext, ReceiverContext, ServiceContext, WriterContext
 from app.service.events.event_reader import EventReader, EventWatch
 from app.service.monitoring.catalog_watch import ASK_SECONDS, CatalogCounts, CatalogWatch
 from app.service.monitoring.health import Health
@@ -67,7 +67,7 @@ class Gateway:
         receivers: Mapping[str, Receiver],
         senders: Mapping[str, Sender],
         archive: ContentStore | None = None,
-        own: ReceiverContext | None = None,
+        own: WriterContext | None = None,
     ) -> None:
         self.context = context
         self.settings, self.clock = context.settings, context.clock
@@ -102,7 +102,7 @@ class Gateway:
             if isinstance(context, ReceiverContext)
             else ReceivingElsewhere(context)
             if own is None
-            else ReceivingTogether(context, own, receivers, stop)
+            else ReceivingTogether(context, own, receivers, stop, self._is_taken)
         )
         self.receivers = self.receiving.receivers
         self.replayer = self.receiving.replayer

@@ -35,7 +35,7 @@ from app.ports import Receiver
 from app.service.assembling.assembler import Assembler
 from app.service.assembling.assembly_hosts import STOP_SECONDS, AssemblyHost
 from app.service.assembling.assembly_queue import AssemblyQueue, QueuedAssembly
-from app.service.context import ReceiverContext
+from app.service.context import ReceiverContext, WriterContext
 from app.service.finishing.finisher import Finisher
 from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.receiving.backlog import Backlog
@@ -55,7 +55,7 @@ class Stream:
 
     def __init__(
         self,
-        context: ReceiverContext,
+        context: WriterContext,
         receivers: Mapping[str, Receiver],
         assembly: AssemblyHost,
         stop: Event,

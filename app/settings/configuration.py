@@ -162,6 +162,8 @@ class Settings(BaseSettings):
             )
         if self.journal.shared and not self.is_catalog_shared:
             raise ValueError("journal.shared needs catalog.url of a PostgreSQL, which all receivers use")
+        if self.journal.ack == "archive" and not self.journal.shared:
+            raise ValueError('journal.ack = "archive" needs journal.shared')
         if self.journal.shared and self.standby is not None:
             raise ValueError(
                 "journal.shared and standby exclude each other: of several receivers none is the active one"

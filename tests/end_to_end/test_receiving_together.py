@@ -27,8 +27,10 @@ pytestmark = pytest.mark.broker
 RECEIVERS = ("receive-a", "receive-b", "receive-c")
 
 
-@pytest.fixture
-def shared(tmp_path: Path, postgresql: Path, bucket: Bucket) -> Iterator[tuple[Division, Competing]]:
+@pytest.fixture(params=["disk", "archive"])
+def shared(
+    request: pytest.FixtureRequest, tmp_path: Path, postgresql: Path, bucket: Bucket
+) -> Iterator[tuple[Division, Competing]]:
     folder = tmp_path / "broker"
     folder.mkdir()
     forks = Forks(environment("pymqi"))  # with the address of the object server
@@ -37,7 +39,8 @@ def shared(tmp_path: Path, postgresql: Path, bucket: Bucket) -> Iterator[tuple[D
         broker = ending.enter_context(Mosquitto(folder))
         manager = ending.enter_context(QueueManager(tmp_path / "queue-manager"))
         competing = Competing(broker, manager, RECEIVERS, Random(34))
-        made = Division(tmp_path, postgresql, bucket, broker, forks, competing.destination, shared=competing.sources)
+        more, ack = competing.destination, request.param
+        made = Division(tmp_path, postgresql, bucket, broker, forks, more, shared=competing.sources, ack=ack)
         ending.callback(made.stop)
         for name in (*RECEIVERS, "serve-a", "keep-a", "keep-b"):
             made.begin(name)

@@ -36,11 +36,12 @@ class Division:
         *,
         http: str = "",
         shared: Callable[[str], str] | None = None,
+        ack: str = "disk",
     ) -> None:
         """`more` are further settings, and `http` those of the table [http].
 
         Several processes may receive if there is a function `shared`, which returns the tables of the sources for the
-        process of a name. Otherwise, one receives from the topic."""
+        process of a name, and acknowledge as `ack` says. Otherwise, one receives from the topic."""
         self._database = f"host={postgresql} user=postgres dbname=postgres"
         with psycopg.connect(self._database, autocommit=True) as connection:
             connection.execute("DROP SCHEMA public CASCADE")
@@ -50,7 +51,7 @@ class Division:
         url = f'[catalog]\nurl = "postgresql+psycopg://postgres@/postgres?host={postgresql}"\n'
         alone = mqtt_source("sas", broker.port, TOPIC)
         self._sources = shared or (lambda _: alone)
-        journal = JOURNAL + ("" if shared is None else "shared = true\n")
+        journal = JOURNAL + ("" if shared is None else f'shared = true\nack = "{ack}"\n')
         self._settings = (SETTINGS + journal).format(bucket=bucket.url) + url + more
         self._folder, self._forks, self._http = folder, forks, http
 

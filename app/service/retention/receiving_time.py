@@ -26,7 +26,7 @@ from app.model.message import PhysicalMessage
 from app.model.records import ALONE, ReceivingMark
 from app.ports import Intake, Receiver
 from app.ports.catalog.receiving import ReceivingCatalog
-from app.service.context import ReceiverContext
+from app.service.context import WriterContext
 from app.settings import microseconds
 
 LONGEST_STEP = 10.0
@@ -186,7 +186,7 @@ class ReceivingTime:
 
     def __init__(
         self,
-        context: ReceiverContext,
+        context: WriterContext,
         receivers: Mapping[str, Receiver],
         holding: Callable[[], str | None] = lambda: None,
         place: Callable[[int], int | None] = lambda position: position,
