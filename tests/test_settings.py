@@ -431,6 +431,24 @@ def test_roles_come_from_the_command_line_the_environment_or_the_file(
     assert {place.partition(".")[0] for place in problems(file, 'roles = ["web"]\n')} == {"roles"}
 
 
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [
+        ('same_as = "lost"', "must name another source"),
+        ('same_as = "second"', "must name another source"),
+        ('same_as = "third"', "must name another source"),
+        ('same_as = "orders"\nframing = "mq_group"', "has the framing mq_group"),
+        ('same_as = "orders"\nccsid = 37', "ccsid of sources.orders"),
+        ('same_as = "orders"\nframing = "sas_rendezvous"', "numbered by each source"),
+    ],
+)
+def test_a_second_path_is_read_as_the_first(file: Path, second: str, why: str) -> None:
+    others = "".join(f'[sources.{name}]\ntransport = "memory"\nqueue = "q"\n' for name in ("orders", "third"))
+    others += 'same_as = "orders"\n'
+    told = problems(file, f'{others}[sources.second]\ntransport = "memory"\nqueue = "q"\n{second}\n')
+    assert [each for each in told.values() if why in each] == [*told.values()]
+
+
 def test_segments_are_sealed_early_where_other_processes_read_them(file: Path) -> None:
     file.write_text('roles = ["receive"]\n' + SHARED + PLACES)
     assert load(file).journal.segment_age == timedelta(seconds=5)

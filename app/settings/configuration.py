@@ -189,6 +189,26 @@ class Settings(BaseSettings):
             raise all_errors(problems)
         return self
 
+    def _paths_agree(self) -> Self:
+        for name, source in self.sources.items():
+            if source.same_as is None:
+                continue
+            other = self.sources.get(source.same_as)
+            if other is None or other.same_as is not None or other is source:
+                raise ValueError(
+                    f"sources.{name}.same_as must name another source, which has none itself, not {source.same_as!r}"
+                )
+            if other.framing != source.framing:
+                raise ValueError(
+                    f"sources.{name} has the framing {source.framing}, and {source.same_as}, which it is the same as, "
+                    f"has {other.framing}"
+                )
+        return self
+
+    def named(self, source: str) -> str:
+        """Return the name that messages of a source have: its own, or that of the source that it is the same as."""
+        return (source in self.sources and self.sources[source].same_as) or source
+
     @property
     def is_divided(self) -> bool:
         """Whether other processes have roles that this one has not."""

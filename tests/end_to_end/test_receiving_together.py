@@ -5,16 +5,18 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from random import Random
+from shutil import rmtree
 from time import sleep
 
 import pytest
 
 from adapters.arrow_journal import ArrowJournal
+from adapters.arrow_journal.archive import ArrowArchive
 from app.testing.waiting import until
-from tests.support.competing import Competing
+from tests.support.competing import Competing, Identity, identity
 from tests.support.division import TOPIC, Division
 from tests.support.forked_gateway import Forks
-from tests.support.gateway import mqtt_source
+from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.loads import assert_received, messages, mixed
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqi import environment
@@ -49,7 +51,7 @@ def shared(
         yield made, competing
 
 
-def test_receivers_share_one_journal(shared: tuple[Division, Competing]) -> None:
+def test_receivers_share_one_journal(shared: tuple[Division, Competing], bucket: Bucket, tmp_path: Path) -> None:
     division, competing = shared
     random = Random(35)
     until(division.keeper)
@@ -71,6 +73,7 @@ def test_receivers_share_one_journal(shared: tuple[Division, Competing]) -> None
     division.await_settled(competing.count)
     competing.assert_received(division["serve-a"])
     assert len(division.finished()) == competing.count
+    _lose_a_receiver(division, competing, bucket, tmp_path)
     assert division.events("message.quarantined") == division.events("attachment.damaged") == []
 
 
@@ -140,3 +143,46 @@ def test_receivers_take_the_place_of_a_gateway_that_received_alone(division: Div
     assert_received(division["serve-a"], attachments)
     assert len(division.finished()) == len(attachments)
     assert division.events("message.quarantined") == division.events("attachment.damaged") == []
+
+
+def _lose_a_receiver(division: Division, competing: Competing, bucket: Bucket, folder: Path) -> None:
+    """Lose one with its disk: what it has acknowledged and not published is missing, and nothing else."""
+    serving, lost = division["serve-a"], division["receive-c"]
+    before, received = {*competing.needed}, sum(competing.shares(division).values())
+    bucket.refuse(500)
+    sent = competing.send(3)
+    until(lambda: sum(competing.shares(division).values()) >= received + sent)
+    lost.kill()
+    journal = ArrowJournal(lost.folder / "var" / "journal")
+    own, kept = journal.identity().id, messages_of(journal)
+    journal.close()
+    rmtree(lost.folder / "var")
+    bucket.refuse(0)
+    new = {key: needed for key, needed in competing.needed.items() if key not in before}
+    everything = set().union(*new.values())
+    archive = ArrowArchive(f"{bucket.url}/archive", folder / "cache")
+    until(lambda: everything - kept <= messages_of(archive), 60)
+    missing = everything - messages_of(archive)
+    unfinished = {key: needed for key, needed in new.items() if needed & missing}
+    assert unfinished
+    division.await_settled(competing.count - len(unfinished))
+    known = {key for key, needed in unfinished.items() if needed - missing}
+    serving.until(lambda: named(serving) == known)
+
+    division.pass_over(own, 3600)
+    keeper = division[str(division.keeper())]
+    keeper.until(lambda: keeper.samples().total("receivers_away") == 1)
+    check = keeper.client.get("/health/ready").json()["checks"]["receivers"]
+    assert (check["ok"], [each["journal"] for each in check["away"]]) == (False, [own])
+    assert serving.client.delete(f"/v1/receivers/{own}").status_code == 204
+    keeper.until(lambda: keeper.client.get("/health/ready").json()["checks"]["receivers"]["ok"])
+    assert own not in [each["journal"] for each in serving.listing("/v1/receivers")]
+
+
+def named(gateway: GatewayProcess) -> set[tuple[str, str]]:
+    """Return the attachments that a gateway reports as unfinished."""
+    return {(item["source"], item["correl_id"]) for item in gateway.listing("/v1/attachments", state="receiving")}
+
+
+def messages_of(journal: ArrowJournal | ArrowArchive) -> set[Identity]:
+    return {identity(each.source, each) for _, batch in journal.replay(None) for each in batch}

@@ -96,6 +96,12 @@ class Division:
         with psycopg.connect(self._database, autocommit=True) as connection:
             until(lambda: connection.execute(asked).fetchone() == (count,), timeout, pause=0.1)
 
+    def pass_over(self, journal: str, seconds: int) -> None:
+        """Have the receiver with a journal not been seen for so many seconds more."""
+        later = "UPDATE receiving_journals SET seen_at = seen_at - %s WHERE id = %s"
+        with psycopg.connect(self._database) as connection:
+            connection.execute(later, [seconds * 1_000_000, journal])
+
     def finished(self) -> set[str]:
         """Return the attachments that were finished, each once."""
         found = self.events("attachment.finished")

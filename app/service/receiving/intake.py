@@ -80,6 +80,21 @@ class SharedIntake:
         return message._replace(properties=kept).unreadable("properties-too-large", why)
 
 
+class NamingIntake:
+    """The intake of a source that is the same as another one: messages get that name."""
+
+    def __init__(self, intake: SharedIntake, name: str) -> None:
+        self._intake, self._name = intake, name
+
+    def submit(self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None]) -> None:
+        """Submit messages; see `app.ports.Intake.submit`."""
+        self._intake.submit([message._replace(source=self._name) for message in messages], on_durable)
+
+    def refuse(self, message: PhysicalMessage, code: str, why: str, on_durable: Callable[[], None]) -> None:
+        """Refuse a message; see `app.ports.Intake.refuse`."""
+        self._intake.refuse(message._replace(source=self._name), code, why, on_durable)
+
+
 def _arrival_options(context: ServiceContext, name: str) -> ArrivalOptions:
     """Return how the messages of a source are numbered: by what was learnt of it, and by its settings."""
     source, known = context.settings.sources.get(name), context.catalog.counting(name)
