@@ -168,7 +168,7 @@ def _last_position(archive: JournalArchive, segment: int) -> Position:
         rows = archive.descriptors(segment, batch).num_rows
     except DamagedError:
         rows = 1
-    return Position(segment, batch, max(rows, 1) - 1)
+    return Position(segment, batch, rows - 1)
 
 
 def _together(segments: Sequence[Segment]) -> list[int]:
