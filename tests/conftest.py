@@ -29,7 +29,9 @@ os.environ.pop("COLUMNS", None)  # a worker process has one, and commands then p
 
 
 # How long an example takes says more about the machine than about the program. Each run draws other examples.
-hypothesis.settings.register_profile("tests", deadline=None, max_examples=50)
+hypothesis.settings.register_profile(
+    "tests", deadline=None, max_examples=50, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("tests")
 
 STARTED_BY = {
