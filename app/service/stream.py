@@ -31,7 +31,7 @@ from typing import Any
 
 from app.model.records import ALONE
 from app.observe import logger
-from app.ports import Receiver
+from app.ports import Intake, Receiver
 from app.service.assembling.assembler import Assembler
 from app.service.assembling.assembly_hosts import STOP_SECONDS, AssemblyHost
 from app.service.assembling.assembly_queue import AssemblyQueue, QueuedAssembly
@@ -71,7 +71,7 @@ class Stream:
 
         def receive(name: str, receiver: Receiver) -> None:
             named = context.settings.named(name)
-            intake = self.intake if named == name else NamingIntake(self.intake, named)
+            intake: Intake = self.intake if named == name else NamingIntake(self.intake, named)
             receiver.run(self.times.intake(name, intake), stop)
 
         self._receiving = [Worker(f"receive {name}", partial(receive, name, each)) for name, each in receivers.items()]

@@ -85,6 +85,7 @@ class NamingIntake:
 
     def __init__(self, intake: SharedIntake, name: str) -> None:
         self._intake, self._name = intake, name
+        self.has_others = intake.has_others
 
     def submit(self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None]) -> None:
         """Submit messages; see `app.ports.Intake.submit`."""

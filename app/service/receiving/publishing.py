@@ -162,6 +162,11 @@ class Publisher:
                 f"segment {number} of the archive was not published by a receiver: another gateway archives its own "
                 "journal in the same place (journal.archive_url)"
             )
+        if (found := self._archive.identity()) is None or found.id != self._shared.id:
+            raise GatewayError(
+                f"segment {number} of the archive belongs to the journal {found and found.id}, and the catalog is of "
+                f"journal {self._shared.id}: give each gateway an archive of its own (journal.archive_url)"
+            )
         if Position.unpack(origin.end).segment != number:
             raise GatewayError(f"segment {number} of the archive says that it ends at {Position.unpack(origin.end)}")
         return origin
@@ -216,7 +221,7 @@ def archived_journal(archive: JournalArchive) -> ArchivedJournal:
     if published:
         alone = _last_position(archive, numbers[published - 1]).pack()
     else:  # nothing, or what is before the first one is gone
-        alone = Position(numbers[0], 0, 0).pack() - 1 if numbers else 0
+        alone = Position(numbers[0], 0, 0).pack() - 1 if numbers and numbers[0] > 1 else 0
     return ArchivedJournal(journal, alone, max(numbers, default=0))
 
 
@@ -226,7 +231,7 @@ def _last_position(archive: JournalArchive, segment: int) -> Position:
         rows = archive.descriptors(segment, batch).num_rows
     except DamagedError:
         rows = 1
-    return Position(segment, batch, max(rows, 1) - 1)
+    return Position(segment, batch, rows - 1)
 
 
 def _together(segments: Sequence[Segment]) -> list[int]:
