@@ -189,6 +189,7 @@ class Settings(BaseSettings):
             raise all_errors(problems)
         return self
 
+    @model_validator(mode="after")
     def _paths_agree(self) -> Self:
         for name, source in self.sources.items():
             if source.same_as is None:
