@@ -37,12 +37,12 @@ class Division:
         shared: bool = False,
     ) -> None:
         """`more` are further settings, and `http` those of the table [http]. With a `shared` journal, several processes
-        may receive, each as a member of a group of subscribers; a process `alone` has all roles and is no member."""
+        may receive, each as a member of a group of subscribers."""
         self._database = f"host={postgresql} user=postgres dbname=postgres"
         with psycopg.connect(self._database, autocommit=True) as connection:
             connection.execute("DROP SCHEMA public CASCADE")
             connection.execute("CREATE SCHEMA public")
-        self.broker = broker
+        self._broker = broker
         self.processes: dict[str, ForkedGateway] = {}
         url = f'[catalog]\nurl = "postgresql+psycopg://postgres@/postgres?host={postgresql}"\n'
         self._source, journal = mqtt_source("sas", broker.port, TOPIC), JOURNAL
@@ -63,8 +63,6 @@ class Division:
             data.rename(own / "var")
         roles = f'roles = ["{name.partition("-")[0]}"]\n'
         settings = self._settings + self._source.replace('client_id = "{}"', f'client_id = "{name}"').format("sas")
-        if name == "alone":
-            roles, settings = "", settings.replace("shared = true\n", "").replace("$share/gateways/", "")
         self.processes[name] = ForkedGateway(own, settings, self._forks, first=roles, http=self._http)
         self.processes[name].start()
 
@@ -85,7 +83,7 @@ class Division:
 
     def send(self, program: Program, count: int) -> list[Any]:
         attachments = mixed(program, count)
-        publish(disordered(messages(program, attachments), program.random), self.broker.port, TOPIC, "5")
+        publish(disordered(messages(program, attachments), program.random), self._broker.port, TOPIC, "5")
         return attachments
 
     def await_settled(self, count: int) -> None:
