@@ -2,7 +2,7 @@
 are spread over all of them."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 from shutil import rmtree
@@ -14,17 +14,13 @@ from adapters.arrow_journal import ArrowJournal
 from adapters.arrow_journal.archive import ArrowArchive
 from app.testing.waiting import until
 from tests.support.competing import Competing, Identity, identity
-from tests.support.division import TOPIC, Division
+from tests.support.division import Division
 from tests.support.forked_gateway import Forks
-from tests.support.gateway import GatewayProcess, mqtt_source
-from tests.support.loads import assert_received, messages, mixed
+from tests.support.gateway import GatewayProcess
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqi import environment
 from tests.support.object_server import Bucket
-from tests.support.publish import publish
 from tests.support.queue_manager import QueueManager
-from tests.support.sas_client import Program, disordered
-from tests.support.subscribe import subscribe
 
 pytestmark = pytest.mark.broker
 
@@ -61,6 +57,8 @@ def test_receivers_share_one_journal(shared: tuple[Division, Competing], bucket:
     competing.assert_received(division["serve-a"])
     shares = competing.shares(division)
     assert min(shares.values()) > 0, f"each of them has received something from each source: {shares}"
+    checks = division["receive-a"].client.get("/health/ready").json()["checks"]
+    assert checks["source sas"]["ok"], "sharing is no fault here"
 
     # Each process is killed while messages come, and started again.
     for name in [*division.processes]:
@@ -73,75 +71,8 @@ def test_receivers_share_one_journal(shared: tuple[Division, Competing], bucket:
     division.await_settled(competing.count)
     competing.assert_received(division["serve-a"])
     assert len(division.finished()) == competing.count
-    _lose_a_receiver(division, competing, bucket, tmp_path)
-    assert division.events("message.quarantined") == division.events("attachment.damaged") == []
-
-
-def subscribed(broker: Mosquitto, *receivers: str) -> None:
-    """Have the broker keep messages for receivers before they connect."""
-    for name in receivers:
-        subscribe(broker.port, name, f"$share/gateways/{TOPIC}", "5")
-
-
-@pytest.fixture
-def division(tmp_path: Path, postgresql: Path, bucket: Bucket) -> Iterator[Division]:
-    """Processes that may all receive from one topic."""
-    folder = tmp_path / "broker"
-    folder.mkdir()
-    with ExitStack() as ending:
-        forks = Forks(environment("pymqi"))  # with the address of the object server
-        ending.callback(forks.close)
-        broker = ending.enter_context(Mosquitto(folder))
-
-        def source(name: str) -> str:
-            topic = TOPIC if name == "alone" else f"$share/gateways/{TOPIC}"
-            return mqtt_source("sas", broker.port, topic, client_id=name)
-
-        made = Division(tmp_path, postgresql, bucket, broker, forks, shared=source)
-        ending.callback(made.stop)
-        yield made
-
-
-def test_receivers_take_the_place_of_a_gateway_that_received_alone(division: Division) -> None:
-    program = Program(Random(17))
-    attachments = mixed(program, 12)
-    sent = disordered(messages(program, attachments), program.random)
-    half, last = len(sent) // 2, len(sent) - 10
-
-    def send(first: int, end: int) -> None:
-        publish(sent[first:end], division.broker.port, TOPIC, "5")
-
-    division.begin("alone")
-    division["alone"].await_source("sas")
-    send(0, half)
-    alone = division["alone"]
-    alone.until(lambda: alone.samples().total("messages_received_total", source="sas") >= half)
-    with pytest.raises(AssertionError, match="another gateway is running with the catalog"):
-        division.begin("receive-a")
-
-    # The broker keeps what follows for the receivers, and has it received by the old gateway, too, until that stops.
-    subscribed(division.broker, "receive-a", "receive-b")
-    send(half, half + 10)
-    alone.until(lambda: alone.samples().total("messages_received_total", source="sas") >= half + 10)
-    assert alone.process is not None
-    alone.process.terminate()
-    alone.process.wait(60)
-    division["receive-a"].start()
-    for name in ("receive-b", "serve-a", "keep-a"):
-        division.begin(name)
-    send(half + 10, last)
-    with pytest.raises(AssertionError, match="receivers share the journal"):
-        alone.start()
-
-    until(lambda: any("segment_published" in division[name].log for name in ("receive-a", "receive-b")))
-
-    # What the old gateway had acknowledged and not archived, as if it had been killed, comes with its volume.
-    with closing(ArrowJournal(alone.folder / "var" / "journal")) as journal:
-        journal.append([each._replace(source="sas", framing="sas_queue") for each in sent[last:]])
-    division.begin("receive-old", data=alone.folder / "var")
-    division.await_settled(len(attachments))
-    assert_received(division["serve-a"], attachments)
-    assert len(division.finished()) == len(attachments)
+    if division.ack == "disk":
+        _lose_a_receiver(division, competing, bucket, tmp_path)
     assert division.events("message.quarantined") == division.events("attachment.damaged") == []
 
 

@@ -41,32 +41,26 @@ class Division:
         """`more` are further settings, and `http` those of the table [http].
 
         Several processes may receive if there is a function `shared`, which returns the tables of the sources for the
-        process of a name, and acknowledge as `ack` says. Otherwise, one receives from the topic. A process `alone` has
-        all roles, and its journal for itself."""
+        process of a name, and acknowledge as `ack` says. Otherwise, one receives from the topic."""
         self._database = f"host={postgresql} user=postgres dbname=postgres"
         with psycopg.connect(self._database, autocommit=True) as connection:
             connection.execute("DROP SCHEMA public CASCADE")
             connection.execute("CREATE SCHEMA public")
-        self.broker = broker
+        self._broker = broker
         self.processes: dict[str, ForkedGateway] = {}
         url = f'[catalog]\nurl = "postgresql+psycopg://postgres@/postgres?host={postgresql}"\n'
         alone = mqtt_source("sas", broker.port, TOPIC)
         self._sources = shared or (lambda _: alone)
         journal = JOURNAL + ("" if shared is None else f'shared = true\nack = "{ack}"\n')
         self._settings = (SETTINGS + journal).format(bucket=bucket.url) + url + more
-        self._folder, self._forks, self._http = folder, forks, http
+        self._folder, self._forks, self._http, self.ack = folder, forks, http, ack
 
-    def begin(self, name: str, data: Path | None = None) -> None:
-        """Start a process, whose name begins with its role; before the next one looks for a free port. It continues in
-        the data folder of another one, if that is given."""
+    def begin(self, name: str) -> None:
+        """Start a process, whose name begins with its role; before the next one looks for a free port."""
         own = self._folder / name
         own.mkdir()
-        if data is not None:
-            data.rename(own / "var")
         roles = f'roles = ["{name.partition("-")[0]}"]\n'
         settings = self._settings + self._sources(name)
-        if name == "alone":
-            roles, settings = "", settings.replace("shared = true\n", "")
         self.processes[name] = ForkedGateway(own, settings, self._forks, first=roles, http=self._http)
         self.processes[name].start()
 
@@ -87,7 +81,7 @@ class Division:
 
     def send(self, program: Program, count: int) -> list[Any]:
         attachments = mixed(program, count)
-        publish(disordered(messages(program, attachments), program.random), self.broker.port, TOPIC, "5")
+        publish(disordered(messages(program, attachments), program.random), self._broker.port, TOPIC, "5")
         return attachments
 
     def await_settled(self, count: int, timeout: float = 60) -> None:
