@@ -415,6 +415,22 @@ def test_a_second_path_is_read_as_the_first(file: Path, second: str, why: str) -
     assert [each for each in told.values() if why in each] == [*told.values()]
 
 
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ('transport = "ibm_mq"\nqueue = "Q"\n', "set exclusive = false"),
+        ('transport = "memory"\nqueue = "q"\nframing = "sas_rendezvous"\n', "are numbered in the order"),
+    ],
+)
+def test_what_one_process_alone_can_receive_is_not_shared(file: Path, source: str, why: str) -> None:
+    places = '[catalog]\nurl = "postgresql+psycopg://g@/g"\n[content]\nurl = "s3://c"\n'
+    shared = '[journal]\nshared = true\narchive_url = "s3://a"\n'
+    (told,) = problems(file, f"{places}{shared}[sources.orders]\n{source}").values()
+    assert why in told
+    file.write_text(f"{places}[sources.orders]\n{source}")
+    assert load(file).sources
+
+
 def test_segments_are_sealed_early_where_other_processes_read_them(file: Path) -> None:
     file.write_text('roles = ["receive"]\n' + SHARED + PLACES)
     assert load(file).journal.segment_age == timedelta(seconds=5)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from app.framing.registry import framing
 from app.model.validation import KUBERNETES_NAME, KUBERNETES_NAMESPACE, WEB_URL
 from app.settings.http import Audit, Http, Oidc
 from app.settings.limits import ExpirySettings, Limits, RetentionSettings, Scrub
@@ -194,6 +195,21 @@ class Settings(BaseSettings):
                 raise ValueError(
                     f"sources.{name} has the framing {source.framing}, and {source.same_as}, which it is the same as, "
                     f"has {other.framing}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _sources_can_be_shared(self) -> Self:
+        for name, source in self.sources.items() if self.journal.shared else ():
+            if framing(source.framing).traits.numbered_on_arrival:
+                raise ValueError(
+                    f"sources.{name} cannot be received by several processes (journal.shared): messages of the framing "
+                    f"{source.framing} are numbered in the order in which one process gets them"
+                )
+            if getattr(source.options, "is_exclusive", False):
+                raise ValueError(
+                    f"sources.{name} lets one process alone get from its queue: set exclusive = false, so that all "
+                    "that receive (journal.shared) can"
                 )
         return self
 

@@ -53,7 +53,7 @@ class Division:
         self._sources = shared or (lambda _: alone)
         journal = JOURNAL + ("" if shared is None else f'shared = true\nack = "{ack}"\n')
         self._settings = (SETTINGS + journal).format(bucket=bucket.url) + url + more
-        self._folder, self._forks, self._http = folder, forks, http
+        self._folder, self._forks, self._http, self.ack = folder, forks, http, ack
 
     def begin(self, name: str) -> None:
         """Start a process, whose name begins with its role; before the next one looks for a free port."""

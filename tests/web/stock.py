@@ -35,7 +35,7 @@ from app.model.records import (
     PartRun,
     QuarantineRecord,
 )
-from app.ports import DeliveryProgress
+from app.ports import ArchivedJournal, DeliveryProgress
 from app.service.content.hashing_writer import Measured
 from app.service.context import ReceiverContext
 from app.service.gateway import Gateway
@@ -237,7 +237,7 @@ class Stock:
     def receiver(self, name: str, seconds: int = 0) -> str:
         """Have a receiver join that was seen so many seconds ago, and return the identifier of its journal."""
         own = JournalIdentity(uuid4().hex, 1)
-        self.catalog.join(own, name, self.journal.identity(), 0)
+        self.catalog.join(own, name, (), ArchivedJournal(self.journal.identity(), 0, 0))
         with closing(sqlite3.connect(self.settings.data / "catalog.sqlite", isolation_level=None)) as database:
             database.execute(
                 "UPDATE receiving_journals SET seen_at = seen_at - ? WHERE id = ?", [seconds * 1_000_000, own.id]
