@@ -44,15 +44,21 @@ class QueueWatch:
             msg_id, length = next(iter(self._too_long.items()))
             first = f"the first has {length:,} bytes and the MsgId {msg_id.hex()}"
             return f"messages longer than the channel's MAXMSGL stay on the queue: {len(self._too_long)}; {first}"
-        if self._others:
-            return (
-                f"other programs have the queue open to get from: {self._others}. The messages that they get are "
-                "missing here, so attachments stay incomplete; let only one source get from a queue"
-            )
         if self._stuck:
             return (
                 f"messages on the queue that cannot be got: {self._stuck}. They are segments of messages that are not "
                 "complete, or belong to units of work that are not committed"
+            )
+        return None
+
+    @property
+    def shared(self) -> str | None:
+        """Return what other programs that have the queue open mean; None if there are none."""
+        if self._others:
+            return (
+                f"other programs have the queue open to get from: {self._others}. The messages that they get are "
+                "missing here, so attachments stay incomplete; let only one source get from a queue, or receive into one "
+                "journal (journal.shared)"
             )
         return None
 

@@ -56,7 +56,7 @@ _SEND_RETAINED_IF_NEW, _NEVER_SEND_RETAINED = 1, 2
 
 _SHARED_RULE = (
     "{topics} is a shared subscription: the broker distributes its messages over all clients of the group. Only one "
-    "gateway may be in the group, since each attachment needs all of its parts in the same gateway"
+    "gateway may be in the group, or several that share a journal (journal.shared): each attachment needs all its parts"
 )
 
 _QOS_0_LOST = "the broker keeps no messages of QoS 0 while the connection is broken"
@@ -106,7 +106,7 @@ class MqttReceiver:
     def status(self) -> dict[str, Any]:
         status = {**self._state.status, "broker": self._connector.broker, "unacknowledged": self._unacknowledged}
         status |= self._connector.log_in.status()
-        return {**status, "warning": _SHARED_RULE.format(topics=", ".join(self._shared))} if self._shared else status
+        return {**status, "shared": _SHARED_RULE.format(topics=", ".join(self._shared))} if self._shared else status
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
         if self._shared:

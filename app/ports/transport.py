@@ -46,7 +46,8 @@ class Receiver(Protocol):
         """Return the state of the connection, for health checks and people.
 
         It has at least `connected` (bool), `since` (µs or None) and `error` (text or None). An optional `warning`
-        (text) describes a problem that does not stop messages. A source that can lose messages has the number
+        (text) describes a problem that does not stop messages. So does `shared`, which says that other programs get a
+        part of the messages, unless these receive into the same journal. A source that can lose messages has the number
         `dropped`, and one whose transport sends `advisories` counts them by their level. One that logs in has the name
         of its `credential`'s setting, and `refused_since` (µs or None).
         """

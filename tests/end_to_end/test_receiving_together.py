@@ -57,6 +57,8 @@ def test_receivers_share_one_journal(shared: tuple[Division, Competing], bucket:
     competing.assert_received(division["serve-a"])
     shares = competing.shares(division)
     assert min(shares.values()) > 0, f"each of them has received something from each source: {shares}"
+    checks = division["receive-a"].client.get("/health/ready").json()["checks"]
+    assert checks["source sas"]["ok"], "sharing is no fault here"
 
     # Each process is killed while messages come, and started again.
     for name in [*division.processes]:

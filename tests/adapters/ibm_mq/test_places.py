@@ -113,12 +113,12 @@ def test_a_second_source_is_kept_out_until_the_first_has_closed_the_queue(place:
 def test_others_at_a_shared_queue_are_told_of(place: Place) -> None:
     with capture_logs() as logs, receiving(receiver := place.receiver(exclusive=False), Collector()):
         until(lambda: place.manager.status(place.queue)["inputs"] == 1)
-        assert receiver.status()["warning"] is None
+        assert receiver.status()["shared"] is None
         with mq.connected(place.library, place.manager) as connection:
             other = place.library.Queue(connection, place.queue, place.library.CMQC.MQOO_INPUT_SHARED)
-            until(lambda: "other programs have the queue open to get from: 1." in (receiver.status()["warning"] or ""))
+            until(lambda: "other programs have the queue open to get from: 1." in (receiver.status()["shared"] or ""))
             other.close()
-        until(lambda: receiver.status()["warning"] is None)
+        until(lambda: receiver.status()["shared"] is None)
     assert [log["event"] for log in logs if log["event"].startswith("queue_")] == [
         "queue_shared",
         "queue_sharing_ended",
@@ -131,7 +131,7 @@ def test_several_connections_of_one_source_are_not_others(place: Place) -> None:
         until(lambda: place.manager.status(place.queue)["inputs"] == 3)
         place.put(*[message(number) for number in range(20)])
         collector.wait_for(20)
-        until(lambda: receiver.status()["warning"] is None)
+        until(lambda: receiver.status()["shared"] is None)
 
 
 # --- several queue managers ---------------------------------------------------------------------------------------
