@@ -57,8 +57,8 @@ class QueueWatch:
         if self._others:
             return (
                 f"other programs have the queue open to get from: {self._others}. The messages that they get are "
-                "missing here, so attachments stay incomplete; let only one source get from a queue, or receive into one "
-                "journal (journal.shared)"
+                "missing here, so attachments stay incomplete; let only one source get from a queue, or have all "
+                "programs receive into one journal (journal.shared)"
             )
         return None
 
