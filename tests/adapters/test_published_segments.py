@@ -1,6 +1,6 @@
 """A damaged journal of a receiver that publishes: what is whole comes whole, and what is lost is named."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -36,7 +36,7 @@ class Shared:
 
 
 @pytest.fixture
-def shared(tmp_path: Path) -> Iterator[Shared]:
+def shared(tmp_path: Path) -> Shared:
     return Shared(tmp_path / "shared")
 
 

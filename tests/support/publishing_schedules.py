@@ -171,7 +171,7 @@ class Schedule:
         context = ReceiverContext(
             settings=SETTINGS,
             journal=journal,
-            catalog=Calls(self.catalog, self),  # type: ignore[arg-type]
+            catalog=Calls(self.catalog, self),
             store=None,  # type: ignore[arg-type]
             clock=clock,
             metrics=METRICS,
@@ -180,7 +180,7 @@ class Schedule:
         archive = ArrowArchive(self.folder / "archive", is_growing=True)
         archived = archived_journal(archive)
         shared = self.catalog.join(journal.identity(), context.instance, [SOURCE], archived, clock.now())
-        return Receiver(number, context, Publisher(context, Calls(archive, self), shared))  # type: ignore[arg-type]
+        return Receiver(number, context, Publisher(context, Calls(archive, self), shared))
 
     def _step(self) -> None:
         what = self.random.random()
