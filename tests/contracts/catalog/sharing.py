@@ -7,6 +7,7 @@ from app.model.message import Position
 from app.model.records import ALONE, Checkpoint, JournalIdentity, Publication, ReceivingMark
 from app.ports import ArchivedJournal, Catalog
 from app.ports.catalog.shared_journal import ReceivingJournal
+from tests.contracts.catalog.records import attachment, keep
 
 SHARED, FIRST, SECOND = (JournalIdentity(letter * 32, 1) for letter in "abc")
 EMPTY = ArchivedJournal(SHARED, 0, 0)
@@ -113,6 +114,16 @@ class Sharing:
         catalog.leave(SECOND.id)
         joined(catalog, FIRST, archived=ArchivedJournal(SHARED, 0, 1))
         assert catalog.published() == at(1), "the journal continues after all have left"
+
+    def test_what_has_expired_is_kept_for_as_long_after_one_has_left(self, catalog: Catalog) -> None:
+        joined(catalog, FIRST, SECOND)
+        for journal, counted in ((FIRST, 100), (SECOND, 400)):
+            catalog.save_receiving_time({"quay": counted}, [], {}, journal.id)
+        keep(catalog, attachment(1))
+        catalog.expire([attachment(1)], 90, ["why"], [])
+        catalog.leave(FIRST.id)
+        assert catalog.expired_before("quay", 389, 9) == [], "90 was 10 before the time that counted, and is"
+        assert [each.id for each in catalog.expired_before("quay", 390, 9)] == ["a1"]
 
     def test_a_receiver_is_seen_when_it_saves_its_time(self, catalog: Catalog) -> None:
         joined(catalog, FIRST, SECOND)
