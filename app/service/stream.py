@@ -42,7 +42,7 @@ from app.service.receiving.backlog import Backlog
 from app.service.receiving.intake import NamingIntake, SharedIntake
 from app.service.receiving.journal_writer import JournalWriter
 from app.service.receiving.resumed_numbering import resume_numbering
-from app.service.retention.receiving_time import ReceivingTime
+from app.service.retention.receiving_time import Reached, ReceivingTime
 from app.service.threads import Worker
 
 HAND_OVER_SECONDS, POLL_SECONDS = 5.0, 0.1
@@ -59,7 +59,7 @@ class Stream:
         receivers: Mapping[str, Receiver],
         assembly: AssemblyHost,
         stop: Event,
-        place: Callable[[int], int | None] = lambda position: position,
+        place: Callable[[int], Reached | None] = lambda position: Reached(position, position),
         journal: str = ALONE,
     ) -> None:
         """Build the stages. `place` and `journal` are as in `ReceivingTime`."""

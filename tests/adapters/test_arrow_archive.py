@@ -15,7 +15,8 @@ import pytest
 from adapters.arrow_journal import ArrowJournal
 from adapters.arrow_journal.archive import ArrowArchive
 from adapters.arrow_journal.segment_cache import PART, FileCache, own_folder
-from adapters.arrow_journal.segment_files import segment_path
+from adapters.arrow_journal.segment_files import SegmentState, segment_path
+from adapters.arrow_journal.segment_storage import FolderSegments
 from adapters.disk import ReadFile
 from adapters.storage_places import bucket
 from app import plugins
@@ -169,6 +170,20 @@ class TestFolder(ArchiveContract):
         data = segment_bytes(tmp_path / "own", messages_of([1]))
         assert archive.add(1, [data])
         assert {path.name for path in tmp_path.iterdir()} == {"0000000001.arrows", new.name, "own"}
+
+    def test_a_listing_that_is_late_passes_over_nothing(
+        self, archived: Archived, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for _ in range(4):
+            archived.append(messages_of([1]))
+        archive, listing = archived.open(), FolderSegments.listing
+
+        def late(self: FolderSegments) -> dict[int, SegmentState]:
+            return {number: state for number, state in listing(self).items() if number != 3}
+
+        monkeypatch.setattr(FolderSegments, "listing", late)
+        for after, found in ((None, [1, 2, 3, 4]), (Position(2, 0, 0), [3, 4])):
+            assert [places[0].segment for places, _ in archive.replay(after)] == found
 
     def test_a_failed_write_adds_nothing(self, small_disk: Path) -> None:
         archive = ArrowArchive(small_disk)

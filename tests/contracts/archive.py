@@ -265,6 +265,19 @@ class ArchiveContract:
                 assert sorted(added) == [False, True]
                 assert archives[0].read(Position(number, 0, 0)) == messages[added.index(True)]
 
+    def test_a_published_segment_that_is_missing_is_not_passed_over(self, archived: Archived) -> None:
+        own = [archived.append(messages_of([1]))[0].segment for _ in range(5)]
+        archive = archived.shared()
+        for number, segment in zip((1, 2, 4, 5), own, strict=False):
+            assert archive.add(number, archived.journal.published([segment], number, SHARED)[1])
+        for after in (None, Position(1, 0, 0), Position(2, 0, 0)):
+            for each in (archive, archived.shared()):
+                with pytest.raises(GatewayError, match=r"0000000003\.arrows is missing, and there is .*4\.arrows: put"):
+                    next(each.replay(after))
+        assert [places for places, _ in archive.replay(Position(4, 0, 0))] == [[Position(5, 0, 0)]]
+        assert archive.add(3, archived.journal.published([own[4]], 3, SHARED)[1])
+        assert [places[0].segment for places, _ in archive.replay(None)] == [1, 2, 3, 4, 5]
+
     def test_what_one_receiver_archived_alone_has_no_origin(self, archived: Archived) -> None:
         number = archived.append(messages_of([1]))[0].segment
         assert archived.open().origin(number) is None

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,95 +12,16 @@ from adapters.arrow_journal.archive import ArrowArchive
 from app.model.errors import CatalogError, GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Publication
-from app.ports import ArchivedJournal, Catalog
-from app.service.context import ReceiverContext
-from app.service.receiving.publishing import TURN, Publisher, archived_journal
+from app.ports import ArchivedJournal
+from app.service.receiving.publishing import TURN, archived_journal
 from app.testing.gateway_stages import ManualClock, service_context
-
-SOURCE = "orders"
-
-
-@dataclass
-class Called:
-    """A catalog or an archive. `around` gets the call of each method that it names."""
-
-    called: Any
-    around: dict[str, Callable[..., Any]]
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self.called, name)
-        if (around := self.around.get(name)) is None:
-            return method
-        return lambda *given, **named: around(method, *given, **named)
-
-
-@dataclass
-class Receiver:
-    """One of several receivers, whose calls a test changes."""
-
-    context: ReceiverContext
-    publisher: Publisher
-    catalog: dict[str, Callable[..., Any]]
-    archive: dict[str, Callable[..., Any]]
-
-    def receive(self, *bodies: bytes) -> Position:
-        """Journal messages, and end their segment."""
-        positions = self.context.journal.append([PhysicalMessage(SOURCE, "sas_queue", body=body) for body in bodies])
-        self.context.journal.seal()
-        return positions[-1]
-
-    @property
-    def error(self) -> str | None:
-        found: str | None = self.publisher.check()["error"]
-        return found
-
-    @property
-    def retirable(self) -> list[int]:
-        return [each.number for each in self.context.journal.segments() if self.publisher.is_published(each)]
-
-
-class Place:
-    """What receivers share."""
-
-    def __init__(self, folder: Path, context: ReceiverContext) -> None:
-        self.folder, self.context = folder, context
-        self.catalog: Catalog = context.catalog
-        (folder / "archive").mkdir(exist_ok=True)
-        self.archive = ArrowArchive(folder / "archive", is_growing=True)
-        self.journals: dict[str, ArrowJournal] = {}
-
-    def begin(self, name: str, journal: ArrowJournal | None = None, instance: str | None = None) -> Receiver:
-        """Begin a process that receives. By default it has the journal of its name."""
-        if journal is None:
-            if name in self.journals:
-                self.journals[name].close()
-            journal = self.journals[name] = ArrowJournal(self.folder / name)
-        instance = instance or f"{name} {journal.identity().epoch}"
-        archive = ArrowArchive(self.folder / "archive", is_growing=True)
-        calls: dict[str, Callable[..., Any]] = {}
-        adding: dict[str, Callable[..., Any]] = {}
-        catalog: Any = Called(self.catalog, calls)
-        context = replace(self.context, journal=journal, catalog=catalog, instance=instance)
-        stored: Any = Called(archive, adding)
-        return Receiver(context, Publisher(context, stored, [SOURCE]), calls, adding)
-
-    def archived(self) -> list[bytes]:
-        return [bytes(message.body) for _, messages in self.archive.replay(None) for message in messages]
-
-    def published(self) -> list[int]:
-        return [each.published for each in self.catalog.receiving_journals()]
-
-    def end_lease(self) -> None:
-        """Let the lease of a receiver that stands still be over."""
-        lease = self.catalog.take_lease(TURN, "test", 1.0, at_once=True)
-        assert lease is not None
-        self.catalog.release_lease(lease)
+from tests.support.receivers_together import SOURCE, ReceiversTogether
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def place(tmp_path: Path) -> Iterator[ReceiversTogether]:
     with service_context(tmp_path, ManualClock()) as context:
-        found = Place(tmp_path, context)
+        found = ReceiversTogether(tmp_path, context)
         yield found
         for journal in found.journals.values():
             journal.close()
@@ -116,7 +36,7 @@ def fails_after(method: Callable[..., Any], *given: Any) -> Any:
     raise GatewayError("the answer is lost")
 
 
-def test_several_segments_become_one_in_the_order_of_the_receivers(place: Place) -> None:
+def test_several_segments_become_one_in_the_order_of_the_receivers(place: ReceiversTogether) -> None:
     one, two = place.begin("one"), place.begin("two")
     one.receive(b"1")
     one.receive(b"2", b"3")
@@ -137,7 +57,7 @@ def test_several_segments_become_one_in_the_order_of_the_receivers(place: Place)
 @pytest.mark.parametrize("which", ["add", "record_published"])
 @pytest.mark.parametrize("fault", [fails, fails_after])
 def test_what_fails_is_repeated_and_published_once(
-    place: Place, which: str, fault: Callable[..., Any], ends: bool
+    place: ReceiversTogether, which: str, fault: Callable[..., Any], ends: bool
 ) -> None:
     one, two = place.begin("one"), place.begin("two")
     one.receive(b"1")
@@ -157,8 +77,8 @@ def test_what_fails_is_repeated_and_published_once(
     assert (one.error, one.retirable, two.retirable) == (None, [1], [1])
 
 
-@pytest.mark.parametrize("call", ["published", "receiving_journals", "add", "record_published", "release_lease"])
-def test_a_receiver_stands_still_while_another_publishes(place: Place, call: str) -> None:
+@pytest.mark.parametrize("call", ["published", "receiving_journal", "add", "record_published", "release_lease"])
+def test_a_receiver_stands_still_while_another_publishes(place: ReceiversTogether, call: str) -> None:
     """Also one that the same journal was opened after."""
     one, two = place.begin("one"), place.begin("two")
     two.receive(b"2")
@@ -182,10 +102,10 @@ def test_a_receiver_stands_still_while_another_publishes(place: Place, call: str
     assert (one.retirable, two.retirable) == ([1], [1, 2, 3])
 
 
-@pytest.mark.parametrize("call", ["published", "receiving_journals", "add", "record_published"])
+@pytest.mark.parametrize("call", ["published", "receiving_journal", "add", "record_published"])
 @pytest.mark.parametrize("instance", ["the same", "another"])
 def test_a_process_stands_still_while_the_next_one_publishes_from_its_journal(
-    place: Place, call: str, instance: str
+    place: ReceiversTogether, call: str, instance: str
 ) -> None:
     one = place.begin("one", instance="the same")
     one.receive(b"1")
@@ -208,7 +128,7 @@ def test_a_process_stands_still_while_the_next_one_publishes_from_its_journal(
     assert is_refused == (instance == "another")
 
 
-def test_only_one_publishes_at_a_time(place: Place) -> None:
+def test_only_one_publishes_at_a_time(place: ReceiversTogether) -> None:
     one, two = place.begin("one"), place.begin("two")
     one.receive(b"1")
     lease = place.catalog.take_lease(TURN, "two", 60.0)
@@ -221,7 +141,7 @@ def test_only_one_publishes_at_a_time(place: Place) -> None:
     assert place.archived() == [b"1"]
 
 
-def test_a_receiver_that_was_removed_says_so_and_publishes_nothing(place: Place) -> None:
+def test_a_receiver_that_was_removed_says_so_and_publishes_nothing(place: ReceiversTogether) -> None:
     one = place.begin("one")
     one.receive(b"1")
     one.publisher.publish()
@@ -238,7 +158,7 @@ def test_a_receiver_that_was_removed_says_so_and_publishes_nothing(place: Place)
     assert (one.error, place.archived()) == (None, [b"1", b"2"])
 
 
-def test_a_segment_of_a_gateway_that_archives_alone_is_not_passed_over(place: Place) -> None:
+def test_a_segment_of_a_gateway_that_archives_alone_is_not_passed_over(place: ReceiversTogether) -> None:
     one = place.begin("one")
     with closing(ArrowJournal(place.folder / "alone")) as alone:
         alone.append([PhysicalMessage(SOURCE, "sas_queue", body=b"x")])
@@ -250,7 +170,7 @@ def test_a_segment_of_a_gateway_that_archives_alone_is_not_passed_over(place: Pl
     assert one.retirable == []
 
 
-def test_a_catalog_that_is_older_than_the_archive_is_brought_up_to_date(place: Place) -> None:
+def test_a_catalog_that_is_older_than_the_archive_is_brought_up_to_date(place: ReceiversTogether) -> None:
     one, two = place.begin("one"), place.begin("two")
     journals = {each.context.journal.identity().id: each for each in (one, two)}
     for number, each in enumerate((one, two, one), 1):
@@ -268,7 +188,7 @@ def test_a_catalog_that_is_older_than_the_archive_is_brought_up_to_date(place: P
         assert (one.error, place.published()) == (None, [3])
 
 
-def test_what_the_archive_has_is_told_apart(place: Place) -> None:
+def test_what_the_archive_has_is_told_apart(place: ReceiversTogether) -> None:
     assert archived_journal(place.archive)[1:] == (0, 0)
     with closing(ArrowJournal(place.folder / "alone")) as alone:
         for body in (b"1", b"2"):
@@ -294,27 +214,33 @@ def test_what_the_archive_has_is_told_apart(place: Place) -> None:
     )
 
 
-def test_a_place_is_behind_what_was_received_and_before_what_came_later(place: Place) -> None:
+def test_a_place_is_behind_what_was_received_and_before_what_came_later(place: ReceiversTogether) -> None:
     one, two = place.begin("one"), place.begin("two")
-    assert one.publisher.place(-1) == 0
+    assert one.publisher.place(-1) == (0, 0)
     first = one.receive(b"1").pack()
     assert one.publisher.place(first) is None
     second = one.receive(b"2").pack()
     one.archive["add"] = fails
     one.publisher.publish()
-    third = one.receive(b"3" * (64 << 20)).pack()  # too large to be published together with the others
+    two.receive(b"3")
+    two.publisher.publish()
+    before = place.catalog.published()
+    third = one.receive(b"4").pack()
     del one.archive["add"]
     one.publisher.publish()
-    two.receive(b"4")
+    two.receive(b"5")
     two.publisher.publish()
-    ends = [positions[-1].pack() for positions, _ in place.archive.replay(None)]
-    assert [one.publisher.place(each) for each in (first, second)] == [ends[1]] * 2
-    assert one.publisher.place(third) == place.catalog.published() == ends[3]
-    following = place.begin("one")
-    assert following.publisher.place(third) == ends[3], "one that receives nothing waits for nothing"
+    present = place.catalog.published()
+    for position in (first, second):
+        reached = one.publisher.place(position)
+        assert reached is not None
+        assert before <= reached.before < Position(2, 0, 0).pack()
+        assert reached.last == present
+    assert one.publisher.place(third) == (present, present), "one that receives nothing waits for nothing"
+    assert place.begin("one").publisher.place(third) == (present, present)
 
 
-def test_a_segment_with_another_end_than_its_number_is_refused(place: Place) -> None:
+def test_a_segment_with_another_end_than_its_number_is_refused(place: ReceiversTogether) -> None:
     one = place.begin("one")
     one.receive(b"1")
     one.publisher.publish()
@@ -325,10 +251,10 @@ def test_a_segment_with_another_end_than_its_number_is_refused(place: Place) -> 
     assert "says that it ends at" in (one.error or "")
 
 
-def test_two_gateways_that_archive_in_one_place_are_told(place: Place) -> None:
+def test_two_gateways_that_archive_in_one_place_are_told(place: ReceiversTogether) -> None:
     one = place.begin("one")
     with service_context(place.folder / "another gateway") as context:
-        other = Place(place.folder, context)
+        other = ReceiversTogether(place.folder, context)
         two = other.begin("two")
         for each in (one, two):
             each.receive(b"1")

@@ -6,6 +6,7 @@ from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import ALONE, Checkpoint, JournalIdentity, Publication, ReceivingMark
 from app.ports import ArchivedJournal, Catalog
+from tests.contracts.catalog.records import attachment, keep
 
 SHARED, FIRST, SECOND = (JournalIdentity(letter * 32, 1) for letter in "abc")
 EMPTY = ArchivedJournal(SHARED, 0, 0)
@@ -131,3 +132,13 @@ class Sharing:
         assert seen.seen_at >= before.seen_at == before.opened_at
         assert not seen.is_away
         assert seen._replace(silent=61_000_000).is_away
+
+    def test_what_has_expired_is_kept_for_as_long_after_one_has_left(self, catalog: Catalog) -> None:
+        joined(catalog, FIRST, SECOND)
+        for journal, counted in ((FIRST, 100), (SECOND, 400)):
+            catalog.save_receiving_time({"quay": counted}, [], {}, journal.id)
+        keep(catalog, attachment(1))
+        catalog.expire([attachment(1)], 90, ["why"], [])
+        catalog.leave(FIRST.id)
+        assert catalog.expired_before("quay", 389, 9) == [], "90 was 10 before the time that counted, and is"
+        assert [each.id for each in catalog.expired_before("quay", 390, 9)] == ["a1"]
