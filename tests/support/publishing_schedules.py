@@ -224,7 +224,8 @@ class Schedule:
         """Return the bodies in the archive, up to a segment."""
         newest = max(self.archived, default=0)
         if newest < last:
-            for positions, messages in self.archive.replay(Position.unpack(Position(newest + 1, 0, 0).pack() - 1)):
+            after = Position.unpack(Position(newest + 1, 0, 0).pack() - 1) if newest else None
+            for positions, messages in self.archive.replay(after):
                 self.archived.setdefault(positions[0].segment, []).extend(bytes(message.body) for message in messages)
         return [body for segment, bodies in self.archived.items() if segment <= last for body in bodies]
 

@@ -94,10 +94,8 @@ class SharedJournalPart(CatalogPart):
             copied = copied.where(_marks.c.source == source, _marks.c.journal == other)
             connection.execute(insert(_marks).from_select(["journal", *(each.name for each in columns)], copied))
         _forget(connection, ALONE, sources)
-        # Others that receive from a source need not wait for this one.
-        _forget(
-            connection, journal, [source for source in counted if source not in sources and len(counted[source]) > 1]
-        )
+        by_others = [source for source, found in counted.items() if source not in sources and len(found) > 1]
+        _forget(connection, journal, by_others)  # they need not wait for this one
 
     def published(self) -> int:
         with self._database.read() as connection:
