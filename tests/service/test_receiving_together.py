@@ -38,7 +38,7 @@ class Shared:
         own = replace(self._receiving, journal=journal, instance=f"{name} {journal.identity().epoch}")
         found = ReceivingTogether(
             replace(self._context, instance=own.instance),
-            own,
+            own,  # type: ignore[arg-type]
             {},
             Event(),
             lambda _why: None,
