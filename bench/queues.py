@@ -52,7 +52,12 @@ class Piece(NamedTuple):
 
 def total(pieces: Sequence[Piece], objects: float = 1) -> Amount:
     """Return what pieces have together, as a batch from so many segments."""
-    return Amount(*(sum(each.has[field] for each in pieces) for field in range(3)), objects)
+    return Amount(
+        sum(each.has.attachments for each in pieces),
+        sum(each.has.messages for each in pieces),
+        sum(each.has.size for each in pieces),
+        objects,
+    )
 
 
 class Queue:

@@ -12,8 +12,8 @@ receiving  processor time (user and system) of all receivers a message, without 
 with idle  the same with it: the time in which messages wait for the age of their segment counts, too
 idle       processor time of one receiver in a second in which nothing comes
 share      the least and the largest part of the messages that one receiver has received
-keeper     processor time of the keeper a file, from the first message until all files are finished; its idle time too
-database   processor time of PostgreSQL's server a file, for receivers and keeper
+keeper     processor time of the keeper a file, until all files are finished, without what an idle keeper takes
+database   the same of PostgreSQL's server, for receivers and keeper
 
 Two cores cannot show how much faster several receivers are, but what sharing costs. Figures are medians of the rounds.
 The first messages that each receiver gets are not counted: a process takes its memory from the system meanwhile.
@@ -74,6 +74,20 @@ class Measured(NamedTuple):
     database: float
 
 
+class Spent(NamedTuple):
+    """Processor seconds of all receivers, of the keeper, and of PostgreSQL's server."""
+
+    receivers: float
+    keeper: float
+    database: float
+
+    def __sub__(self, earlier: "Spent") -> "Spent":
+        return Spent(*(now - then for now, then in zip(self, earlier, strict=True)))
+
+    def a_second(self, seconds: float) -> "Spent":
+        return Spent(*(each / seconds for each in self))
+
+
 class Receivers:
     """Receivers and a keeper that run, and the places that they share."""
 
@@ -116,17 +130,14 @@ class Receivers:
         """Return how many messages each receiver has received."""
         return [each.samples().total("messages_received_total", source="load") for each in self.receivers]
 
-    def spent(self) -> float:
-        """Return the processor seconds of all receivers."""
-        return sum(processor_seconds(_pid(each)) for each in self.receivers)
-
-    def spent_by_keeper(self) -> float:
-        return processor_seconds(_pid(self.keeper))
-
-    def spent_by_database(self) -> float:
-        """Return the processor seconds of PostgreSQL's server; connections that have ended count."""
+    def spent(self) -> "Spent":
+        """Return the processor seconds until now; connections to the database that have ended count."""
         server = int((self._cluster.folder / "data" / "postmaster.pid").read_text().partition("\n")[0])
-        return sum(processor_seconds(each, with_ended=True) for each in family(server))
+        return Spent(
+            sum(processor_seconds(_pid(each)) for each in self.receivers),
+            processor_seconds(_pid(self.keeper)),
+            sum(processor_seconds(each, with_ended=True) for each in family(server)),
+        )
 
     def _process(self, name: str, role: str) -> GatewayProcess:
         own = self._folder / name
@@ -147,31 +158,26 @@ def measured(running: Receivers, finished: Callable[[], int], warm_up: Load, loa
     until(lambda: finished() == len(warm_up.attachments), PATIENCE, pause=LOOK_SECONDS)
     began, before = perf_counter(), running.spent()
     sleep(IDLE_SECONDS)
-    idle = (running.spent() - before) / (perf_counter() - began)
-    sizes, earlier = running.archived(), running.received()
+    idle = (running.spent() - before).a_second(perf_counter() - began)
+    size, earlier = running.archived(), running.received()
     running.queue(load)
-    by_keeper, by_database, before, began = (
-        running.spent_by_keeper(),
-        running.spent_by_database(),
-        running.spent(),
-        perf_counter(),
-    )
+    began, before = perf_counter(), running.spent()
     running.resume()
-    until(lambda: running.archived() - sizes > load.size, PATIENCE, pause=LOOK_SECONDS)
+    until(lambda: running.archived() - size > load.size, PATIENCE, pause=LOOK_SECONDS)
     spent, seconds = running.spent() - before, perf_counter() - began
     files, messages = len(load.attachments), len(load.messages)
     until(lambda: finished() == len(warm_up.attachments) + files, PATIENCE, pause=LOOK_SECONDS)
-    by_keeper, by_database = running.spent_by_keeper() - by_keeper, running.spent_by_database() - by_database
+    whole, lasted = running.spent() - before, perf_counter() - began
     shares = [(now - then) / messages for now, then in zip(running.received(), earlier, strict=True)]
     assert sum(shares) == 1, shares
     return Measured(
-        receiving=(spent - idle * seconds) / messages,
-        with_idle=spent / messages,
-        idle=idle / len(running.receivers),
+        receiving=(spent.receivers - idle.receivers * seconds) / messages,
+        with_idle=spent.receivers / messages,
+        idle=idle.receivers / len(running.receivers),
         least=min(shares),
         most=max(shares),
-        keeper=by_keeper / files,
-        database=by_database / files,
+        keeper=(whole.keeper - idle.keeper * lasted) / files,
+        database=(whole.database - idle.database * lasted) / files,
     )
 
 

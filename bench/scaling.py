@@ -2,7 +2,6 @@
 
     python -m bench.scaling
     python -m bench.scaling --store cloud --days 1e8 1e9 --size 200000 --messages 8
-    python -m bench.scaling --set keep_attachment=2e-4    another cost
 
 one       a process that does all, with its own disk
 keeper    receivers with disks, the shared journal, and a keeper that assembles
@@ -20,9 +19,8 @@ finish    seconds from broker until the last part is assembled, median and 99th 
 puts      millions of objects a day
 
 The number of receivers, and that of Spark's cores, is the least that leaves two fifths of their time unused. The store
-`bench` answers like the tests' S3 server on this machine. The store `cloud` is assumed and not measured.
-
-The ratios compare the model with the benches that measured the same thing: 1 is the same, above 1 the model is faster.
+`bench` answers like the tests' S3 server on this machine. The store `cloud` is assumed and not measured. The ratios
+compare the model with the benches that measured the same thing: 1 is the same, above 1 the model is faster.
 """
 
 import argparse
@@ -50,9 +48,7 @@ SEGMENT_AGE: float = SEGMENTS_FOR_OTHERS["segment_age"].total_seconds()  # type:
 UNUSED = 0.4
 MOST_RECEIVERS, MOST_CORES = 100, 256
 SECONDS, WARM_UP, GROUPS_A_SECOND = 60.0, 20.0, 100.0
-"""What is simulated: seconds, those before which nothing counts, and the most events a second in which something
-comes."""
-
+"""The simulated seconds, those before them, and the most events a second in which something comes."""
 STEPS = ("receive", "publish", "assemble", "content", "catalog")
 
 
@@ -100,7 +96,8 @@ class Model:
 
     def received(self, all_: Amount) -> float:
         """Return the processor seconds of receiving."""
-        return all_.messages * self.costs["receive_message"] + all_.size * self.costs["receive_byte"]
+        each = self.costs["receive_message"] + self.shape.is_shared * self.costs["shared_message"]
+        return all_.messages * each + all_.size * self.costs["receive_byte"]
 
     def receive(self, all_: Amount) -> float:
         """While a full batch is written, the next one is encoded."""
@@ -116,8 +113,8 @@ class Model:
     def kept(self, all_: Amount) -> float:
         """Return the processor seconds of assembly in a process of the gateway."""
         costs = self.costs
-        each = all_.attachments * costs["keep_attachment"] + all_.messages * costs["keep_message"]
-        return each + all_.size * costs["keep_byte"]
+        each = costs["keep_attachment"] + self.shape.is_shared * costs["shared_attachment"]
+        return all_.attachments * each + all_.messages * costs["keep_message"] + all_.size * costs["keep_byte"]
 
     def keep(self, all_: Amount) -> float:
         return self.kept(all_) + (self.put(all_, all_.objects) if self.shape.is_shared else 0.0)
@@ -167,13 +164,9 @@ class Simulation:
         self.came = self.done = self.puts = 0.0
         """Attachments, and objects without those of content."""
         shape = model.shape
-        assemble, pause = (model.spark, TRIGGER) if shape.has_spark else (model.keep, FOLLOW_SECONDS)
+        step, pause = model.steps()["assemble"], TRIGGER if shape.has_spark else FOLLOW_SECONDS
         self._assembly = Queue(
-            events,
-            lambda batch: assemble(total(batch)),
-            self._assembled,
-            model.steps()["assemble"].most,
-            pause if shape.is_shared else 0.0,
+            events, lambda all_: step.seconds(total(all_)), self._assembled, step.most, pause * shape.is_shared
         )
         self._open: list[list[Piece]] = [[] for _ in range(model.receivers)]
         self._sealed: list[list[list[Piece]]] = [[] for _ in range(model.receivers)]
