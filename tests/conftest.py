@@ -1,5 +1,6 @@
 """The markers of tests and their order, the one Spark session of all tests, and logging as it was before each."""
 
+import gc
 import logging
 import os
 import sys
@@ -64,6 +65,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     length.IS_LONG = config.getoption("long")
     hypothesis.settings.load_profile("long" if length.IS_LONG else "short")
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was imported and collected out of all further searches for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,7 +1,7 @@
 """Replicas behind a load balancer without sticky sessions, by the OpenAPI description of the gateway.
 
-The long form (`--long`) sends fifty requests of each operation and fifty sequences of requests, asks for all operations,
-and has all of the phases that one process is checked with.
+The long form (`--long`) sends fifty requests of each operation and fifty sequences of requests, asks for all
+operations, and has all of the phases that one process is checked with.
 """
 
 import os
@@ -30,9 +30,7 @@ CHANGING = "^/v1/(deliveries|files|messages|uploads)"
 REPLICAS = ("serve-a", "serve-b", "serve-c")
 
 
-def test_any_replica_answers_as_it_is_described(
-    tmp_path: Path, postgresql: Path, bucket: Bucket
-) -> None:
+def test_any_replica_answers_as_it_is_described(tmp_path: Path, postgresql: Path, bucket: Bucket) -> None:
     """What one replica has made is there at once at all others, and what it has removed is gone."""
     examples = 50 if IS_LONG else 1
     (tmp_path / "broker").mkdir()

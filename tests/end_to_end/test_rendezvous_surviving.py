@@ -7,8 +7,6 @@ from random import Random
 from threading import Event, Thread
 from typing import Any
 
-import pytest
-
 from adapters.rendezvous.client import DaemonClient, DaemonError
 from adapters.rendezvous.settings import DaemonSettings
 from app.codecs.rendezvous.daemon import publish, publish_head
