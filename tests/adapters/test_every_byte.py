@@ -137,7 +137,7 @@ def test_a_flipped_byte_costs_its_message_or_its_batch(which: str, epoch: int | 
 @pytest.mark.parametrize("which", COPIES)
 def test_a_cut_file_costs_the_messages_behind_the_cut(which: str) -> None:
     copy = COPIES[which]
-    for size in (each for each in copy.places if each < len(copy.data)):
+    for size in copy.places[::3]:
         lost = copy.cut_off(size)
         with copy.with_files(copy.data[:size]) as folder:
             found, said = opened(folder)
