@@ -186,7 +186,7 @@ class Publisher:
         """Show that this receiver is at work. Return the journals of receivers without a disk that are away."""
         own = self._catalog.receiving_journal(self._own.id)
         if own is not None and own.has_left:
-            log.warning("receiver_joined_again", journal=own.id, reason="it had been made to leave")
+            log.warning("receiver_rejoined", journal=own.id, reason="it had been made to leave")
             self._join()
         self._catalog.see(self._own.id)
         self._looked_at = monotonic()
@@ -204,7 +204,7 @@ class Publisher:
             if segment.number <= own.published:
                 left.remove(segment.number)
         self._catalog.leave(journal)
-        log.warning("receiver_taken_over", journal=journal, last_own_segment=own.published)
+        log.warning("receiver_replaced", journal=journal, last_own_segment=own.published)
 
 
 def archived_journal(archive: JournalArchive) -> ArchivedJournal:
