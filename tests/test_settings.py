@@ -385,6 +385,40 @@ def test_a_divided_gateway_needs_places_that_all_processes_reach(file: Path, tex
     assert why in problems(file, text)[""]
 
 
+TOGETHER = SHARED + PLACES + "shared = true\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (PLACES + "shared = true\n", "journal.shared needs catalog.url of a PostgreSQL"),
+        (SHARED + "[journal]\nshared = true\n", "journal.shared needs content.url and journal.archive_url"),
+        (TOGETHER + '[standby]\nlease = "gateway"\nnamespace = "prod"\n', "exclude each other"),
+    ],
+)
+def test_receivers_with_one_journal_need_places_that_all_reach(file: Path, text: str, why: str) -> None:
+    assert why in problems(file, text)[""]
+
+
+@pytest.mark.process
+def test_receivers_share_only_sources_whose_messages_have_no_order(file: Path) -> None:
+    mqi.load("pymqi")
+    numbered = '[sources.rv]\ntransport = "rendezvous"\nframing = "sas_rendezvous"\nsubject = "SAS"\n'
+    over_mqtt = (
+        '[sources.over]\ntransport = "mqtt"\nframing = "sas_rendezvous"\nurl = "mqtt://b"\ntopic = "$share/g/t"\n'
+    )
+    alone = '[sources.mq]\ntransport = "ibm_mq"\nqueue = "Q"\n'
+    found = problems(file, TOGETHER + numbered + over_mqtt + alone)
+    assert found.keys() == {"sources.rv", "sources.over", "sources.mq"}
+    assert "sas_rendezvous are numbered in the order in which they arrive" in found["sources.rv"]
+    assert found["sources.mq"].endswith("set exclusive = false")
+    shared = '[sources.orders]\ntransport = "mqtt"\nurl = "mqtt://b"\ntopic = "$share/g/t"\n'
+    file.write_text(TOGETHER + shared + alone + "exclusive = false\n")
+    assert load(file).sources.keys() == {"orders", "mq"}
+    file.write_text(SHARED + PLACES + numbered + alone)
+    assert load(file).sources.keys() == {"rv", "mq"}, "a single receiver may have them"
+
+
 def test_roles_come_from_the_command_line_the_environment_or_the_file(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -413,22 +447,6 @@ def test_a_second_path_is_read_as_the_first(file: Path, second: str, why: str) -
     others += 'same_as = "orders"\n'
     told = problems(file, f'{others}[sources.second]\ntransport = "memory"\nqueue = "q"\n{second}\n')
     assert [each for each in told.values() if why in each] == [*told.values()]
-
-
-@pytest.mark.parametrize(
-    ("source", "why"),
-    [
-        ('transport = "ibm_mq"\nqueue = "Q"\n', "set exclusive = false"),
-        ('transport = "memory"\nqueue = "q"\nframing = "sas_rendezvous"\n', "are numbered in the order"),
-    ],
-)
-def test_what_one_process_alone_can_receive_is_not_shared(file: Path, source: str, why: str) -> None:
-    places = '[catalog]\nurl = "postgresql+psycopg://g@/g"\n[content]\nurl = "s3://c"\n'
-    shared = '[journal]\nshared = true\narchive_url = "s3://a"\n'
-    (told,) = problems(file, f"{places}{shared}[sources.orders]\n{source}").values()
-    assert why in told
-    file.write_text(f"{places}[sources.orders]\n{source}")
-    assert load(file).sources
 
 
 def test_segments_are_sealed_early_where_other_processes_read_them(file: Path) -> None:

@@ -64,7 +64,6 @@ class MqReceiver:
             "since": None if None in since else max(since),
             "error": _first_known(each["error"] and f"{each['broker']}: {each['error']}" for each in statuses),
             "warning": _first_known(each["warning"] and f"{each['broker']}: {each['warning']}" for each in statuses),
-            "shared": _first_known(each["shared"] and f"{each['broker']}: {each['shared']}" for each in statuses),
             "broker": ", ".join(each["broker"] for each in statuses),
             "queue": ", ".join(dict.fromkeys(each["queue"] for each in statuses)),
             "unacknowledged": sum(each["unacknowledged"] for each in statuses),
@@ -96,8 +95,7 @@ class _SourceQueue:
             "connected": connected,
             "since": max(since) if connected else None,
             "error": _first_known(worker.error for worker in self.workers),
-            "warning": _first_known(watch.warning for watch in watches),
-            "shared": _first_known(watch.shared for watch in watches),
+            "warning": _first_known(worker.warning for worker in self.workers),
             "broker": self._settings.broker,
             "queue": self._settings.queue,
             "unacknowledged": sum(worker.unacknowledged for worker in self.workers),
@@ -150,8 +148,14 @@ class _Worker:
         session = self._session
         return 0 if session is None else session.unacknowledged
 
+    @property
+    def warning(self) -> str | None:
+        """Return the fault of a source that receives messages nevertheless."""
+        return self.watch.warning if self.is_open else None
+
     def run(self, intake: Intake, stop: StopSignal) -> None:
         """Connect, receive and reconnect until `stop` is set."""
+        self.watch.may_have_others |= intake.has_others
         try:
             while not stop.is_set():
                 try:

@@ -12,7 +12,13 @@ from app.model.records import Subscribers
 
 
 class Intake(Protocol):
-    """Accepts the messages that a broker has delivered to a receiver."""
+    """Accepts the messages that a broker has delivered to a receiver.
+
+    If it `has_others`, receivers of other processes have messages put into the same journal. So a source may be shared
+    with them; otherwise a transport warns of it, since parts of attachments would be missing.
+    """
+
+    has_others: bool
 
     def submit(self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None]) -> None:
         """Take messages for the journal; block while the backlog is at its limit.
@@ -46,8 +52,7 @@ class Receiver(Protocol):
         """Return the state of the connection, for health checks and people.
 
         It has at least `connected` (bool), `since` (µs or None) and `error` (text or None). An optional `warning`
-        (text) describes a problem that does not stop messages. So does `shared`, which says that other programs get a
-        part of the messages, unless these receive into the same journal. A source that can lose messages has the number
+        (text) describes a problem that does not stop messages. A source that can lose messages has the number
         `dropped`, and one whose transport sends `advisories` counts them by their level. One that logs in has the name
         of its `credential`'s setting, and `refused_since` (µs or None).
         """
@@ -137,7 +142,9 @@ class TransportPlugin(Protocol):
     """The object that an entry point of the group `attachment_gateway.transports` refers to.
 
     `source_settings` and `destination_settings` validate the keys of a source or a destination that are the
-    transport's own, in addition to the gateway's (transport, framing, dialect ...).
+    transport's own, in addition to the gateway's (transport, framing, dialect ...). The settings of a source may have
+    a property `unshared`: a text that says why a source with these settings cannot be shared by several receivers and
+    what to do, or None.
     """
 
     source_settings: type[BaseModel]

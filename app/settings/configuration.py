@@ -8,12 +8,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from app.framing.registry import framing
 from app.model.validation import KUBERNETES_NAME, KUBERNETES_NAMESPACE, WEB_URL
 from app.settings.http import Audit, Http, Oidc
 from app.settings.limits import ExpirySettings, Limits, RetentionSettings, Scrub
 from app.settings.roles import ALL_ROLES, Role
-from app.settings.section import Section
+from app.settings.section import Section, all_errors
 from app.settings.setting_types import Duration, LineEnd, Name
 from app.settings.storage import (
     SEGMENTS_FOR_OTHERS,
@@ -182,6 +181,15 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _is_received_together(self) -> Self:
+        found = {name: source.unshared for name, source in self.sources.items()} if self.journal.shared else {}
+        if problems := [
+            (("sources", name), f"journal.shared: {why}") for name, why in found.items() if why is not None
+        ]:
+            raise all_errors(problems)
+        return self
+
+    @model_validator(mode="after")
     def _paths_agree(self) -> Self:
         for name, source in self.sources.items():
             if source.same_as is None:
@@ -195,21 +203,6 @@ class Settings(BaseSettings):
                 raise ValueError(
                     f"sources.{name} has the framing {source.framing}, and {source.same_as}, which it is the same as, "
                     f"has {other.framing}"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _sources_can_be_shared(self) -> Self:
-        for name, source in self.sources.items() if self.journal.shared else ():
-            if framing(source.framing).traits.numbered_on_arrival:
-                raise ValueError(
-                    f"sources.{name} cannot be received by several processes (journal.shared): messages of the framing "
-                    f"{source.framing} are numbered in the order in which one process gets them"
-                )
-            if getattr(source.options, "is_exclusive", False):
-                raise ValueError(
-                    f"sources.{name} lets one process alone get from its queue: set exclusive = false, so that all "
-                    "that receive (journal.shared) can"
                 )
         return self
 

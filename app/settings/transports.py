@@ -122,6 +122,17 @@ class Source(Endpoint):
     counts: CountingRule | None = None
     same_as: Name | None = None
 
+    @property
+    def unshared(self) -> str | None:
+        """Why several receivers cannot share this source, or None if they can."""
+        if framing(self.framing).traits.numbered_on_arrival:
+            return (
+                f"messages of the framing {self.framing} are numbered in the order in which they arrive, so one "
+                "receiver must get all of them; let a gateway with a journal of its own receive them"
+            )
+        reason: str | None = getattr(self.options, "unshared", None)
+        return reason
+
     @field_validator("counts")
     @classmethod
     def _counts_something(cls, rule: str | None, info: ValidationInfo) -> str | None:

@@ -55,10 +55,13 @@ class Division:
         self._settings = (SETTINGS + journal).format(bucket=bucket.url) + url + more
         self._folder, self._forks, self._http, self.ack = folder, forks, http, ack
 
-    def begin(self, name: str) -> None:
-        """Start a process, whose name begins with its role; before the next one looks for a free port."""
+    def begin(self, name: str, data: Path | None = None) -> None:
+        """Start a process, whose name begins with its role; before the next one looks for a free port. It continues in
+        the data folder of another one, if that is given."""
         own = self._folder / name
         own.mkdir()
+        if data is not None:
+            data.rename(own / "var")
         roles = f'roles = ["{name.partition("-")[0]}"]\n'
         settings = self._settings + self._sources(name)
         self.processes[name] = ForkedGateway(own, settings, self._forks, first=roles, http=self._http)

@@ -33,10 +33,7 @@ class Peers:
         """Return the health of each source by the name of its check."""
         checks = {}
         for name, ask in self._sources.items():
-            status = dict(ask())
-            shared = status.pop("shared", None)
-            if shared and not self._context.settings.journal.shared:
-                status["warning"] = status.get("warning") or shared
+            status = ask()
             ok = bool(status["connected"]) and not status.get("warning")
             checks[f"source {name}"] = checked(status, f"sources.{name}", ok=ok)
         return checks

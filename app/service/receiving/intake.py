@@ -25,6 +25,7 @@ class SharedIntake:
 
     def __init__(self, context: ServiceContext, backlog: Backlog) -> None:
         self.backlog, self._most_properties = backlog, context.settings.limits.properties_bytes
+        self.has_others = context.settings.journal.shared
         self.arrivals = ArrivalsBySource(partial(_arrival_options, context))
         context.metrics.backlog_bytes.set_function(lambda: backlog.bytes)
         context.metrics.backlog_messages.set_function(lambda: backlog.messages)
@@ -84,6 +85,7 @@ class NamingIntake:
 
     def __init__(self, intake: SharedIntake, name: str) -> None:
         self._intake, self._name = intake, name
+        self.has_others = intake.has_others
 
     def submit(self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None]) -> None:
         """Submit messages; see `app.ports.Intake.submit`."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from threading import Lock
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from app.model.message import PhysicalMessage
 from app.model.records import ALONE, ReceivingMark
@@ -112,6 +112,7 @@ class WatchedIntake:
 
     def __init__(self, intake: Intake, clock: Callable[[], float]) -> None:
         self._intake, self._clock = intake, clock
+        self.has_others = intake.has_others
         self._inside = 0
         self._lock = Lock()
         self.heard_at = clock()
@@ -165,21 +166,29 @@ class _Source:
         return self.is_up_to_date
 
 
+class Reached(NamedTuple):
+    """What a position of the own journal means for the one that is assembled, in packed positions: everything up to
+    there is not behind `last`, and everything not behind `before` had come by then."""
+
+    last: int
+    before: int
+
+
 @dataclass(slots=True)
 class _Step:
     """The time that sources could receive before the own journal ended at a packed position. It counts once assembly
-    has `reached` a place: all that is in the own journal is before it there. None while that is not published."""
+    has `reached` what was in the own journal then. None while that is not published."""
 
     end: int
     times: dict[str, int]
-    reached: int | None = None
+    reached: Reached | None = None
 
 
 class ReceivingTime:
     """Counts the receiving time of these receivers' sources. `holding` returns why nothing is received, if so.
 
-    A receiver that shares a journal counts for its own one, `journal`. `place` returns a packed position of the shared
-    journal that is behind all that is in the own one up to a position; None while that is not published.
+    A receiver that shares a journal counts for its own one, `journal`. `place` returns what a position of the own
+    journal means for the shared one; None while that does not have all up to there.
 
     `_lock` guards `_new_marks`; `_stepping` lets one thread at a time `step`.
     """
@@ -189,7 +198,7 @@ class ReceivingTime:
         context: WriterContext,
         receivers: Mapping[str, Receiver],
         holding: Callable[[], str | None] = lambda: None,
-        place: Callable[[int], int | None] = lambda position: position,
+        place: Callable[[int], Reached | None] = lambda position: Reached(position, position),
         journal: str = ALONE,
     ) -> None:
         self._context, self._holding, self._place, self._journal = context, holding, place, journal
@@ -249,10 +258,10 @@ class ReceivingTime:
                     break
             progress = self._context.catalog.progress()
             assembled = -1 if progress is None else progress
-            while self._waiting and (reached := self._waiting[0].reached) is not None and reached <= assembled:
+            while self._waiting and (reached := self._waiting[0].reached) is not None and reached.last <= assembled:
                 for source, time in self._waiting.popleft().times.items():
                     self._counted[source] = counted = self.counted(source) + time
-                    self._mark(ReceivingMark(source, counted, reached, self._journal))
+                    self._mark(ReceivingMark(source, counted, reached.before, self._journal))
 
             if now - self._saved_at >= SAVE_SECONDS:
                 self.save()

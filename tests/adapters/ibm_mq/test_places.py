@@ -113,16 +113,29 @@ def test_a_second_source_is_kept_out_until_the_first_has_closed_the_queue(place:
 def test_others_at_a_shared_queue_are_told_of(place: Place) -> None:
     with capture_logs() as logs, receiving(receiver := place.receiver(exclusive=False), Collector()):
         until(lambda: place.manager.status(place.queue)["inputs"] == 1)
-        assert receiver.status()["shared"] is None
+        assert receiver.status()["warning"] is None
         with mq.connected(place.library, place.manager) as connection:
             other = place.library.Queue(connection, place.queue, place.library.CMQC.MQOO_INPUT_SHARED)
-            until(lambda: "other programs have the queue open to get from: 1." in (receiver.status()["shared"] or ""))
+            until(lambda: "other programs have the queue open to get from: 1." in (receiver.status()["warning"] or ""))
             other.close()
-        until(lambda: receiver.status()["shared"] is None)
+        until(lambda: receiver.status()["warning"] is None)
     assert [log["event"] for log in logs if log["event"].startswith("queue_")] == [
         "queue_shared",
         "queue_sharing_ended",
     ]
+
+
+@pytest.mark.usefixtures("watchful")
+def test_receivers_with_one_journal_get_from_one_queue(place: Place) -> None:
+    first, second = Collector(has_others=True), Collector(has_others=True)
+    one, other = (place.receiver(exclusive=False) for _ in range(2))
+    with capture_logs() as logs, receiving(one, first), receiving(other, second):
+        until(lambda: place.manager.status(place.queue)["inputs"] == 2)
+        until(lambda: None not in (one.status()["queue_depth"], other.status()["queue_depth"]))
+        place.put(*[message(number) for number in range(20)])
+        until(lambda: len(first.messages) + len(second.messages) == 20)
+        assert [one.status()["warning"], other.status()["warning"]] == [None, None]
+    assert [log["event"] for log in logs if log["event"].startswith("queue_")] == []
 
 
 @pytest.mark.usefixtures("watchful")
@@ -131,7 +144,7 @@ def test_several_connections_of_one_source_are_not_others(place: Place) -> None:
         until(lambda: place.manager.status(place.queue)["inputs"] == 3)
         place.put(*[message(number) for number in range(20)])
         collector.wait_for(20)
-        until(lambda: receiver.status()["shared"] is None)
+        until(lambda: receiver.status()["warning"] is None)
 
 
 # --- several queue managers ---------------------------------------------------------------------------------------

@@ -100,11 +100,14 @@ def test_a_shared_subscription_is_warned_of(broker: Mosquitto, topic: str) -> No
     with capture_logs() as logs, receiving(source := receiver(broker, shared), collected := Collector()):
         publish(broker, topic, b"?")
         until(lambda: collected.messages or collected.refused)
-        assert shared in source.status()["shared"]
-        assert "Only one gateway" in source.status()["shared"]
+        assert shared in source.status()["warning"]
+        assert "Only one receiver" in source.status()["warning"]
     assert texts(logs) == ["subscription_shared"]
+    with capture_logs() as logs, receiving(source := receiver(broker, shared), Collector(has_others=True)):
+        assert "warning" not in source.status(), "where several receivers have one journal, this is right"
+    assert texts(logs) == []
     with receiving(source := receiver(broker, topic), Collector()):
-        assert "shared" not in source.status()
+        assert "warning" not in source.status()
 
 
 def test_a_flood_of_properties_is_refused_unread(broker: Mosquitto, topic: str) -> None:

@@ -8,9 +8,9 @@ from tests.contracts.catalog.leases import Leases
 from tests.contracts.catalog.listing import Listing
 from tests.contracts.catalog.numbering import Numbering
 from tests.contracts.catalog.packed import PackedRows
-from tests.contracts.catalog.receivers import Receivers
 from tests.contracts.catalog.retention import Retention
 from tests.contracts.catalog.round_trips import RoundTrips
+from tests.contracts.catalog.sharing import Sharing
 from tests.contracts.catalog.uploads import Uploads
 from tests.contracts.catalog.walking import Walking
 
@@ -21,9 +21,9 @@ class CatalogContract(
     Numbering,
     Finishing,
     Retention,
-    Receivers,
     KeysAndWebhooks,
     Leases,
+    Sharing,
     Listing,
     Deliveries,
     Uploads,
