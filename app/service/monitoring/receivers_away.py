@@ -22,7 +22,7 @@ class ReceiversAway:
 
     def __init__(self, context: ServiceContext) -> None:
         self._context = context
-        self._fault = Recurring(log, "receivers_look")
+        self._fault = Recurring(log, "receivers_check")
         self.away: list[ReceivingJournal] = []
 
     def look(self) -> None:
