@@ -12,7 +12,7 @@ WORKERS ?= 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run serve pipeline wheel environment test faults sbom alerts-check image-check check quick format docs lock system
+.PHONY: help run serve pipeline wheel environment test faults cluster sbom alerts-check image-check check quick format docs lock system
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ test: system $(VENV)/dev.done ## Set up, then run the whole test suite: make tes
 
 faults: system $(VENV)/dev.done ## Break a gateway in a thousand ways and see what holds: make faults ARGS="--seed 7 --faults 1000"
 	@exec $(BIN)/python -m tests.faults.campaign $(ARGS)
+
+cluster: system $(VENV)/dev.done ## Run several receivers, servers and keepers on this machine, with their broker and database (Ctrl-C ends it)
+	@exec $(BIN)/python -m tests.cluster $(ARGS)
 
 sbom: ## List what the gateway's image contains, and its licences: dist/sbom.cdx.json, dist/licences.md
 	@.ci/sbom "$(PYTHON)" dist

@@ -315,6 +315,18 @@ def test_receivers_only_receive_and_the_gateways_pod_does_the_rest(
     assert selector <= serving["spec"]["template"]["metadata"]["labels"].items()
 
 
+def test_receivers_that_acknowledge_by_the_archive_have_no_volume() -> None:
+    settings = TOGETHER["settings"] | {"journal": TOGETHER["settings"]["journal"] | {"ack": "archive"}}
+    manifests = rendered(TOGETHER | {"settings": settings})
+    for manifest in manifests:
+        with suppress(kubernetes_validate.utils.SchemaNotFoundError):
+            kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
+    spec = only(manifests, "StatefulSet", RECEIVER)["spec"]
+    assert {"volumeClaimTemplates", "persistentVolumeClaimRetentionPolicy"}.isdisjoint(spec)
+    volumes = {each["name"]: each for each in spec["template"]["spec"]["volumes"]}
+    assert volumes["data"] == {"name": "data", "emptyDir": {}}
+
+
 @pytest.mark.parametrize("spark", [False, True], ids=["keepers assemble", "Spark assembles"])
 def test_kubernetes_knows_every_field_of_a_release_with_receivers(spark: bool) -> None:
     values = EVERYTHING | DIVIDED | TOGETHER | {"assembler": "embedded"}

@@ -116,6 +116,11 @@ app.kubernetes.io/part-of: {{ include "gateway.fullname" . }}
 {{- end -}}
 {{- end -}}
 
+{{/* Whether messages are acknowledged when the archive has them: then pods that receive need no volume. */}}
+{{- define "gateway.receivers.needNoDisk" -}}
+{{- if eq (default "disk" (default dict .Values.settings.journal).ack) "archive" -}}true{{- end -}}
+{{- end }}
+
 {{/* The environment variables by which each pod that receives has MQTT client identifiers of its own. */}}
 {{- define "gateway.receivers.env" -}}
 - name: POD_NAME
@@ -223,7 +228,7 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
   volumes:
-    {{- if not $isReceiver }}
+    {{- if or (not $isReceiver) (include "gateway.receivers.needNoDisk" .) }}
     - name: data
       {{- if and $isStateful .Values.persistence.enabled }}
       persistentVolumeClaim:
