@@ -44,7 +44,7 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
         "make pipeline",
         "installs everything; tests/cli/test_pipelining.py runs `pipeline demo`, which it runs then",
     ),
-    (".*", "make (test|faults).*", "runs this suite, or the fault campaign, for minutes"),
+    (".*", "make (test|faults|cluster).*", "runs this suite, the fault campaign or a whole cluster, for minutes"),
     (".*", "make environment.*", "packs all of Spark; needs a cluster to be of use"),
     (".*", r"(.|\n)*spark-submit(.|\n)*", "needs a Spark cluster"),
     (".*", r"(.|\n)*k8s://(.|\n)*", "needs Kubernetes"),
