@@ -35,7 +35,7 @@ from app.service.receiving.publishing import Publisher, archived_journal
 from app.settings import Settings
 from app.testing.gateway_stages import ManualClock, migrated
 
-STEPS = 50
+STEPS = 30
 SOURCE = "orders"
 MEMORY = Path("/dev/shm")
 STEP_CALLS = ("published", "receiving_journals", "record_published", "add", "origin")
