@@ -24,8 +24,8 @@ from app.metrics import Metrics
 from app.model.errors import GatewayError
 from app.model.message import Position
 from app.observe import logger
-from app.ports import Catalog, Clock, Journal
-from app.service.context import ArchiveContext, ReceiverContext, ServiceContext
+from app.ports import Catalog, Clock, Journal, WritableJournal
+from app.service.context import ArchiveContext, ReceiverContext, ServiceContext, WriterContext
 from app.service.events.event_spans import Traces
 from app.service.gateway import Gateway
 from app.service.instance import new_instance
@@ -105,10 +105,17 @@ def _receiver_context(settings: Settings, clock: Clock, instance: str) -> Receiv
     )
 
 
-def _own_context(context: ServiceContext) -> ReceiverContext:
-    """Return the context of a receiver among several: it has the journal in its data folder for itself."""
+def _own_context(context: ServiceContext) -> WriterContext:
+    """Return the context of a receiver among several: it has a journal for itself, in its data folder or in a place
+    within the archive."""
+    settings, clock = context.settings, context.clock
+    if settings.journal.ack == "archive":
+        cache, place = settings.data / "receiving-cache", settings.journal.archive_url or ""
+        opened: WritableJournal = _opened("journal", plugins.object_journal(), place, cache, clock=clock)
+    else:
+        opened = _journal(settings, clock, lambda _journal: None)
     others = {field.name: getattr(context, field.name) for field in fields(context)}
-    return ReceiverContext(**others | {"journal": _journal(context.settings, context.clock, lambda _journal: None)})
+    return WriterContext(**others | {"journal": opened})
 
 
 def _archive_context(settings: Settings, clock: Clock, instance: str) -> ArchiveContext:
@@ -203,7 +210,7 @@ def serve(
         instance = instance or new_instance()
         run = partial(_serve, settings, instance, listener, started)
         if settings.standby is None or Role.RECEIVE not in settings.roles:  # others run side by side
-            run(nullcontext(), lambda _why: None)
+            run(nullcontext(), _leave if settings.journal.shared else lambda _why: None)
         else:
             _stand_by(settings, settings.standby, instance, listener, run)
 

@@ -132,13 +132,12 @@ class Metrics(_Declared):
 
         self._declare_webhooks()
         self._declare_uploads()
+        self._declare_processes()
 
         self.journal_append_seconds = self._histogram(
             "journal_append_seconds", "Time from the start of a journal append until it is on disk", _APPEND_SECONDS
         )
         self.journal_bytes = self._gauge("journal_bytes", "Bytes of all journal segments")
-        self.process = self._gauge("process", "1, for the name and the roles of this process", "instance", "roles")
-        self.keeper = self._gauge("keeper", "1 if this process is the keeper, 0 if it is not")
         self.journal_segments = self._gauge("journal_segments", "Number of journal segments")
         self.free_bytes = self._gauge("free_bytes", "Free bytes on the file system of the journal")
         self.receiving_seconds = self._gauge(
@@ -251,6 +250,13 @@ class Metrics(_Declared):
         self.webhook_failing = self._gauge("webhook_failing", "1 while a webhook does not take events", "webhook")
         self.webhook_dead_letters = self._gauge(
             "webhook_dead_letters", "Events that were given up for a webhook and are kept", "webhook"
+        )
+
+    def _declare_processes(self) -> None:
+        self.process = self._gauge("process", "1, for the name and the roles of this process", "instance", "roles")
+        self.keeper = self._gauge("keeper", "1 if this process is the keeper, 0 if it is not")
+        self.receivers_away = self._gauge(
+            "receivers_away", "Receivers of a shared journal that the keeper has not seen for a minute"
         )
 
     def _declare_uploads(self) -> None:

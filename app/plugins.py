@@ -18,6 +18,7 @@ from app.ports import (
     ContentStorePlugin,
     IcebergPlugin,
     JournalPlugin,
+    ObjectJournalPlugin,
     SpanExporterPlugin,
     TableStorePlugin,
     TransportPlugin,
@@ -65,6 +66,11 @@ def transport(name: str) -> TransportPlugin:
 def journal(name: str = "arrow") -> JournalPlugin:
     """Return the journal of this name. Raises PluginError."""
     return cast("JournalPlugin", load("journal", name))
+
+
+def object_journal(name: str = "objects") -> ObjectJournalPlugin:
+    """Return the journal of objects of this name. Raises PluginError."""
+    return cast("ObjectJournalPlugin", load("journal", name))
 
 
 def archive(name: str = "arrow") -> ArchivePlugin:

@@ -42,6 +42,7 @@ from app.model.records import JournalIdentity, Publication
 from app.ports import OpenSegment, PlacedBodies, Segment, is_damaged
 
 CACHE_BYTES = 4 << 30
+_FENCE = b"attachment-gateway: the receiver that wrote here adds nothing more\n"
 
 _log = structlog.get_logger(__name__)
 
@@ -129,6 +130,22 @@ class ArrowArchive(PositionReader):
 
     def add(self, segment: int, pieces: Iterable[Bytes]) -> bool:
         return self._storage.add(segment, pieces)
+
+    def published(
+        self, segments: Sequence[int], number: int, shared: JournalIdentity
+    ) -> tuple[Publication, Iterator[Bytes]]:
+        own = self.identity()
+        if own is None:
+            raise GatewayError(f"the segments in {self._arguments[0]} do not say which journal they are of")
+        return self._published(own, segments, number, shared)
+
+    def fence(self, after: int) -> bool:
+        return self._storage.add(max(after, *self._storage.listing()) + 1, [_FENCE])
+
+    def remove(self, segment: int) -> None:
+        self._storage.remove(segment)
+        self._found.pop(segment, None)
+        self._forget(segment)
 
     def origin(self, segment: int) -> Publication | None:
         path = self._storage.path(segment)

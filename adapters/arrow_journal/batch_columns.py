@@ -58,6 +58,10 @@ class Encoded(NamedTuple):
         """Return the size of all of it in bytes, a multiple of the block."""
         return len(self.head) + int(self.offsets[-1]) + self.fill
 
+    def buffers(self) -> Sequence[Bytes]:
+        """Return all of it in pieces."""
+        return (self.head, *self.bodies, bytes(self.fill)) if self.staged is None else (self.staged,)
+
 
 def encode(messages: Sequence[PhysicalMessage], first: Position, seed: int, crcs: memoryview | None = None) -> Encoded:
     """Return a record batch of these messages, from this position on, without copying their bodies.

@@ -28,7 +28,6 @@ from adapters.arrow_journal.current_segment import CurrentSegment
 from adapters.arrow_journal.journal_identity import IdentityFile, Known, load, save
 from adapters.arrow_journal.journal_recovery import Durable, last_epoch, recover, take_over
 from adapters.arrow_journal.position_reader import PositionReader
-from adapters.arrow_journal.published_segment import end_of, published
 from adapters.arrow_journal.recent_batches import Recent
 from adapters.arrow_journal.segment_files import FolderLock, SegmentState, damaged_path, open_segment, segment_path
 from adapters.arrow_journal.segment_reader import SegmentFile
@@ -181,9 +180,7 @@ class ArrowJournal(PositionReader):
     def published(
         self, segments: Sequence[int], number: int, shared: JournalIdentity
     ) -> tuple[Publication, Iterator[Bytes]]:
-        opened = [self._segment(each) for each in segments]
-        origin = Publication(self.identity().id, segments[-1], end_of(opened, number).pack())
-        return origin, published(opened, number, shared, origin)
+        return self._published(self.identity(), segments, number, shared)
 
     def seal(self, before: int | None = None) -> None:
         with self._writing:

@@ -10,15 +10,16 @@ from time import time_ns
 import numpy as np
 import pyarrow as pa
 
-from adapters.arrow_journal.batch_columns import NO_LAYOUT, BodyLayout
+from adapters.arrow_journal.batch_columns import NO_LAYOUT, BodyLayout, Bytes
 from adapters.arrow_journal.body_pieces import RUN, BodyPiece, PieceSource, fetch, readable
+from adapters.arrow_journal.published_segment import end_of, published
 from adapters.arrow_journal.recent_batches import Recent
 from adapters.arrow_journal.segment_files import SegmentState
 from adapters.arrow_journal.segment_reader import OpenFile, SegmentFile, keep
 from adapters.arrow_journal.segment_verification import damages
 from app.model.errors import DamagedError
 from app.model.message import UNREADABLE, PhysicalMessage, Position
-from app.model.records import DAMAGED_MESSAGE, Damage, Extent
+from app.model.records import DAMAGED_MESSAGE, Damage, Extent, JournalIdentity, Publication
 from app.ports import JOURNAL_SCHEMA, Segment
 
 OPEN_SEGMENTS = 16
@@ -144,6 +145,14 @@ class PositionReader:
         opened = self._segment(segment)
         opened.file()
         return list(damages(opened))
+
+    def _published(
+        self, own: JournalIdentity, segments: Sequence[int], number: int, shared: JournalIdentity
+    ) -> tuple[Publication, Iterator[Bytes]]:
+        """Return what `app.ports.WritableJournal.published` does, for the journal `own`."""
+        opened = [self._segment(each) for each in segments]
+        origin = Publication(own.id, segments[-1], end_of(opened, number).pack())
+        return origin, published(opened, number, shared, origin)
 
     def _segment(self, number: int) -> SegmentFile:
         """Return a segment. Raises KeyError when it is gone."""

@@ -65,7 +65,7 @@ def _batch(segment: SegmentFile, batch: int, place: Position, seed: int) -> Sequ
     data = segment.undamaged_bytes(batch)
     if data is None:
         encoded = encode(segment.messages(batch), place, seed)
-        return (encoded.head, *encoded.bodies, bytes(encoded.fill))
+        return encoded.buffers()
     head = segment.head(batch)
     moved = bytearray(head.data)
     place_head(moved, head.rows, place, seed)
@@ -75,4 +75,4 @@ def _batch(segment: SegmentFile, batch: int, place: Position, seed: int) -> Sequ
 def _lost(segment: SegmentFile, place: Position, seed: int, error: DamagedError) -> Sequence[Bytes]:
     lost = PhysicalMessage("", UNREADABLE, received_at=segment.state.created_at)
     encoded = encode([lost.unreadable(DAMAGED_MESSAGE, str(error))], place, seed)
-    return (encoded.head, *encoded.bodies, bytes(encoded.fill))
+    return encoded.buffers()

@@ -45,6 +45,9 @@ class SegmentStorage(Protocol):
     def add(self, number: int, pieces: Iterable[Bytes]) -> bool:
         """Write the file of a segment durably. Return False if there is one, which stays as it is."""
 
+    def remove(self, number: int) -> None:
+        """Delete the file of a segment, if there is one."""
+
     def drop_copy(self, state: SegmentState, file: ReadFile) -> bool:
         """Delete the local copy of a segment, which has damage and is open as `file`.
 
@@ -131,6 +134,12 @@ class FolderSegments:
                     left.unlink()
         self._is_cleared = True
 
+    def remove(self, number: int) -> None:
+        try:
+            self._path(number).unlink(missing_ok=True)
+        except OSError as error:
+            raise GatewayError(f"{self.path(number)} cannot be deleted: {error}") from error
+
     def drop_copy(self, state: SegmentState, file: ReadFile) -> bool:  # noqa: ARG002
         """Return False: segments of a folder are read in place."""
         return False
@@ -206,6 +215,10 @@ class BucketSegments:
         except (BaseError, OSError) as error:
             raise GatewayError(f"{self.path(number)} cannot be written: {error}") from error
         return True
+
+    def remove(self, number: int) -> None:
+        with suppress(KeyError), self._explained(number):
+            obstore.delete(self._store, segment_name(number))
 
     def drop_copy(self, state: SegmentState, file: ReadFile) -> bool:
         name = _copy_name(state)

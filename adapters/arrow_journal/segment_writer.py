@@ -96,7 +96,7 @@ class SegmentWriter:
         for number, batch in enumerate(batches, first):
             place(batch, Position(self.state.number, number, 0), self._seed)
         places = list(accumulate((batch.size for batch in batches[:-1]), initial=self.state.size))
-        self._write(map(_buffers, batches), _do_nothing if first else self._begun)
+        self._write((batch.staged or batch.buffers() for batch in batches), _do_nothing if first else self._begun)
         self.batches.extend(places)
         return places
 
@@ -167,10 +167,6 @@ def seal_file(
     state.size += len(END_OF_STREAM)
     state.sealed_at = sealed_at
     sync_folder(folder)
-
-
-def _buffers(batch: Encoded) -> Sequence[Bytes] | memoryview:
-    return (batch.head, *batch.bodies, bytes(batch.fill)) if batch.staged is None else batch.staged
 
 
 def _do_nothing() -> None:

@@ -153,6 +153,18 @@ class JournalArchive(ReplayReader, Protocol):
         and the segment may be there.
         """
 
+    def published(
+        self, segments: Sequence[int], number: int, shared: JournalIdentity
+    ) -> tuple[Publication, Iterator[bytes | bytearray | memoryview]]:
+        """Return what `WritableJournal.published` does, of the segments of one receiver."""
+
+    def fence(self, after: int) -> bool:
+        """Take the number behind all segments, and behind number `after`, so that the receiver whose segments these are
+        can add none any more. Return False if it has just added one."""
+
+    def remove(self, segment: int) -> None:
+        """Remove a segment, if it is there."""
+
     def origin(self, segment: int) -> Publication | None:
         """Return where the messages of a published segment come from; None if it was not published. Raises KeyError if
         the segment is gone, and GatewayError if its header cannot be read."""
@@ -164,8 +176,8 @@ class JournalArchive(ReplayReader, Protocol):
         """
 
 
-class Journal(ReplayReader, Protocol):
-    """Every physical message as received, in order. One writer."""
+class WritableJournal(ReplayReader, Protocol):
+    """Physical messages as received, in order. One writer."""
 
     def identity(self) -> JournalIdentity:
         """Return the identity of this journal, with the epoch of this opening."""
@@ -214,14 +226,18 @@ class Journal(ReplayReader, Protocol):
     def retire(self, segment: int) -> None:
         """Remove a sealed segment, unless it is gone already. Raises JournalTaken as `append` does."""
 
-    def set_aside(self, segment: int) -> None:
-        """Stop reading a sealed segment, but keep its file."""
-
     def free_bytes(self) -> int:
         """Return the free space, in bytes, of the file system that holds the journal."""
 
     def close(self) -> None:
         """Close the journal's files."""
+
+
+class Journal(WritableJournal, Protocol):
+    """The journal in a folder: what a gateway that receives alone needs, and its repair."""
+
+    def set_aside(self, segment: int) -> None:
+        """Stop reading a sealed segment, but keep its file."""
 
 
 class JournalPlugin(Protocol):
@@ -253,6 +269,20 @@ class JournalPlugin(Protocol):
     def begin(self, folder: Path, journal: JournalIdentity, following: int) -> None:
         """Make a folder belong to a journal, or to a later epoch of it; its next segment is numbered `following` or
         higher. The journal must not be open."""
+
+
+class ObjectJournalPlugin(Protocol):
+    """The object that an entry point of the group `attachment_gateway.journals` refers to, if its journals need no
+    folder."""
+
+    def __call__(self, place: str, /, cache: Path, *, clock: Clock | None = None) -> WritableJournal:
+        """Open a new journal within a place, the URL of an archive. What it reads again is kept in a folder `cache`.
+
+        `append` raises JournalTaken once another process has fenced it (`JournalArchive.fence`).
+        """
+
+    def place(self, archive: str, journal: str, /) -> str:
+        """Return where the segments of such a journal, by its id, are within the place of an archive."""
 
 
 class ArchivePlugin(Protocol):

@@ -11,7 +11,16 @@ from app.codecs.ibm_mq.encodings import in_charset
 from app.metrics import Metrics
 from app.model.evidence import OnDoubt
 from app.model.message import PhysicalMessage
-from app.ports import Catalog, Clock, ContentStore, Journal, JournalArchive, JournalReader, ReplayReader
+from app.ports import (
+    Catalog,
+    Clock,
+    ContentStore,
+    Journal,
+    JournalArchive,
+    JournalReader,
+    ReplayReader,
+    WritableJournal,
+)
 from app.service.events.event_spans import Traces
 from app.service.instance import new_instance
 from app.service.threads import Notifier
@@ -99,8 +108,15 @@ class ServiceContext(Stores):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiverContext(ServiceContext):
+class WriterContext(ServiceContext):
     """The context of what receives: the journal is its own, and it is the one that writes it."""
+
+    journal: WritableJournal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiverContext(WriterContext):
+    """The context of what receives alone: its journal is in a folder, and all others read that one."""
 
     journal: Journal
 

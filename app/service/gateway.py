@@ -11,7 +11,8 @@ Each process has all parts, and runs those of its roles (`settings.roles`):
 | `serve` | `send NAME`, `claims NAME`; and REST, which `app.main` runs |
 | `keep` | `keeper`, `keeper watch` |
 | `keep`, with the lease | `record`, `settle`, `sweep`, `uploads`, `abandoned uploads`, `tables` |
-| `keep`, with the lease | `scrub`, `webhooks HOST`; where several receive, `assemble`, `finish`, `heal` |
+| `keep`, with the lease | `scrub`, `webhooks HOST` |
+| `keep`, with the lease, where several receive | `assemble`, `finish`, `heal`, `receivers` |
 | any | `history`, `catalog`, `events`; and `news` where other processes write events, too |
 """
 
@@ -25,7 +26,7 @@ from app.observe import logger
 from app.ports import ContentStore, HeldLease, Receiver, Sender
 from app.service.content.content_damage import Damages
 from app.service.content.content_service import Contents
-from app.service.context import ArchiveContext, ReceiverContext, ServiceContext
+from app.service.context import ArchiveContext, ReceiverContext, ServiceContext, WriterContext
 from app.service.events.event_reader import EventReader, EventWatch
 from app.service.monitoring.catalog_watch import ASK_SECONDS, CatalogCounts, CatalogWatch
 from app.service.monitoring.health import Health
@@ -66,7 +67,7 @@ class Gateway:
         receivers: Mapping[str, Receiver],
         senders: Mapping[str, Sender],
         archive: ContentStore | None = None,
-        own: ReceiverContext | None = None,
+        own: WriterContext | None = None,
     ) -> None:
         self.context = context
         self.settings, self.clock = context.settings, context.clock
@@ -101,7 +102,7 @@ class Gateway:
             if isinstance(context, ReceiverContext)
             else ReceivingElsewhere(context)
             if own is None
-            else ReceivingTogether(context, own, receivers, stop)
+            else ReceivingTogether(context, own, receivers, stop, self._is_taken)
         )
         self.receivers = self.receiving.receivers
         self.replayer = self.receiving.replayer

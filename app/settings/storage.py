@@ -56,11 +56,13 @@ class JournalSettings(Section):
     deleted.
 
     A `shared` journal is that of all processes which receive: each keeps what it has received in its own `folder`,
-    until that is in the archive."""
+    until that is in the archive. With `ack = "archive"` it needs no disk: a message is acknowledged when the archive
+    has it."""
 
     folder: Path | None = None
     archive_url: str | None = None
     shared: bool = False
+    ack: Literal["disk", "archive"] = "disk"
     segment_bytes: ByteSize = Field(default=ByteSize(256 << 20), ge=1 << 16)
     segment_age: Duration = timedelta(hours=1)
 

@@ -1,61 +1,123 @@
-"""Several processes receive from one group of subscribers: the parts of each attachment are spread over all of them."""
+"""Several processes receive from the same queues and from the same groups of subscribers: the parts of each attachment
+are spread over all of them."""
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
+from shutil import rmtree
 from time import sleep
 
 import pytest
 
+from adapters.arrow_journal import ArrowJournal
+from adapters.arrow_journal.archive import ArrowArchive
 from app.testing.waiting import until
-from tests.support.division import TOPIC, Division
+from tests.support.competing import Competing, Identity, identity
+from tests.support.division import Division
 from tests.support.forked_gateway import Forks
-from tests.support.loads import assert_received
+from tests.support.gateway import GatewayProcess
 from tests.support.mosquitto import Mosquitto
+from tests.support.mqi import environment
 from tests.support.object_server import Bucket
-from tests.support.sas_client import Program
-from tests.support.subscribe import subscribe
+from tests.support.queue_manager import QueueManager
 
 pytestmark = pytest.mark.broker
 
 RECEIVERS = ("receive-a", "receive-b", "receive-c")
 
 
-@pytest.fixture
-def division(tmp_path: Path, postgresql: Path, bucket: Bucket) -> Iterator[Division]:
+@pytest.fixture(params=["disk", "archive"])
+def shared(
+    request: pytest.FixtureRequest, tmp_path: Path, postgresql: Path, bucket: Bucket
+) -> Iterator[tuple[Division, Competing]]:
     folder = tmp_path / "broker"
     folder.mkdir()
-    forks = Forks(dict(os.environ))  # with the address of the object server
-    with Mosquitto(folder) as broker, ExitStack() as ending:
+    forks = Forks(environment("pymqi"))  # with the address of the object server
+    with ExitStack() as ending:
         ending.callback(forks.close)
-        for name in RECEIVERS:
-            subscribe(broker.port, name, f"$share/gateways/{TOPIC}", "5")
-        made = Division(tmp_path, postgresql, bucket, broker, forks, shared=True)
+        broker = ending.enter_context(Mosquitto(folder))
+        manager = ending.enter_context(QueueManager(tmp_path / "queue-manager"))
+        competing = Competing(broker, manager, RECEIVERS, Random(34))
+        more, ack = competing.destination, request.param
+        made = Division(tmp_path, postgresql, bucket, broker, forks, more, shared=competing.sources, ack=ack)
         ending.callback(made.stop)
         for name in (*RECEIVERS, "serve-a", "keep-a", "keep-b"):
             made.begin(name)
-        yield made
+        yield made, competing
 
 
-def test_receivers_share_one_journal(division: Division) -> None:
-    random, program = Random(34), Program(Random(34))
+def test_receivers_share_one_journal(shared: tuple[Division, Competing], bucket: Bucket, tmp_path: Path) -> None:
+    division, competing = shared
+    random = Random(35)
     until(division.keeper)
-    attachments = division.send(program, 12)
-    division.await_settled(12)
-    assert_received(division["serve-a"], attachments)
-    shares = [division[name].samples().total("messages_received_total", source="sas") for name in RECEIVERS]
-    assert min(shares) > 0, "each of them has received something"
+    competing.send(6)
+    competing.order(division["serve-a"])
+    division.await_settled(competing.count)
+    competing.assert_received(division["serve-a"])
+    shares = competing.shares(division)
+    assert min(shares.values()) > 0, f"each of them has received something from each source: {shares}"
+    checks = division["receive-a"].client.get("/health/ready").json()["checks"]
+    assert checks["source sas"]["ok"], "sharing is no fault here"
 
     # Each process is killed while messages come, and started again.
     for name in [*division.processes]:
-        attachments += division.send(program, 6)
+        competing.send(2)
+        competing.order(division["serve-a"])
         sleep(random.random())
         division[name].kill()
         sleep(random.random())
         division[name].start()
-    division.await_settled(len(attachments))
-    assert_received(division["serve-a"], attachments)
-    assert len(division.finished()) == len(attachments)
+    division.await_settled(competing.count)
+    competing.assert_received(division["serve-a"])
+    assert len(division.finished()) == competing.count
+    if division.ack == "disk":
+        _lose_a_receiver(division, competing, bucket, tmp_path)
     assert division.events("message.quarantined") == division.events("attachment.damaged") == []
+
+
+def _lose_a_receiver(division: Division, competing: Competing, bucket: Bucket, folder: Path) -> None:
+    """Lose one with its disk: what it has acknowledged and not published is missing, and nothing else."""
+    serving, lost = division["serve-a"], division["receive-c"]
+    before, received = {*competing.needed}, sum(competing.shares(division).values())
+    bucket.refuse(500)
+    sent = competing.send(3)
+    until(lambda: sum(competing.shares(division).values()) >= received + sent)
+    lost.kill()
+    journal = ArrowJournal(lost.folder / "var" / "journal")
+    own, kept = journal.identity().id, messages_of(journal)
+    journal.close()
+    rmtree(lost.folder / "var")
+    bucket.refuse(0)
+    new = {key: needed for key, needed in competing.needed.items() if key not in before}
+    everything = set().union(*new.values())
+    archive = ArrowArchive(f"{bucket.url}/archive", folder / "cache")
+    until(lambda: everything - kept <= messages_of(archive), 60)
+    missing = everything - messages_of(archive)
+    unfinished = {key: needed for key, needed in new.items() if needed & missing}
+    assert unfinished
+    division.await_settled(competing.count - len(unfinished))
+    known = {key for key, needed in unfinished.items() if needed - missing}
+    serving.until(lambda: named(serving) & new.keys() == known)
+
+    division.pass_over(own, 3600)
+    keeper = division[str(division.keeper())]
+    keeper.until(lambda: keeper.samples().total("receivers_away") == 1)
+    check = keeper.client.get("/health/ready").json()["checks"]["receivers"]
+    assert (check["ok"], [each["journal"] for each in check["away"]]) == (False, [own])
+    assert serving.client.delete(f"/v1/receivers/{own}").status_code == 204
+    keeper.until(lambda: keeper.client.get("/health/ready").json()["checks"]["receivers"]["ok"])
+    assert own not in [each["journal"] for each in serving.client.get("/v1/receivers").json()["items"]]
+
+
+def named(gateway: GatewayProcess) -> set[tuple[str, str]]:
+    """Return the attachments that a gateway reports as unfinished, also those whose header is missing."""
+    return {
+        (item["source"], item["correl_id"])
+        for announced in ("true", "false")
+        for item in gateway.listing("/v1/attachments", state="receiving", announced=announced)
+    }
+
+
+def messages_of(journal: ArrowJournal | ArrowArchive) -> set[Identity]:
+    return {identity(each.source, each) for _, batch in journal.replay(None) for each in batch}

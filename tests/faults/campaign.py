@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.faults import pipeline, replicas
+from tests.faults import pipeline, receivers, replicas
 from tests.faults.judging import Verdict, summed
 from tests.faults.scenarios import SCENARIOS, run
 
@@ -21,6 +21,7 @@ Round = Callable[[str, Path, int | None], Verdict]
 ROUNDS: dict[str, tuple[Round, int]] = {
     **{name: (partial(run, scenario), scenario.most) for name, scenario in SCENARIOS.items()},
     "replicas": (replicas.run, replicas.MOST),
+    "receivers": (receivers.run, receivers.MOST),
     **{f"pipeline {host}": (partial(pipeline.run, host), pipeline.MOST) for host in pipeline.HOSTS},
 }
 """All scenarios, and the number of faults that one round of the long form draws."""

@@ -7,28 +7,21 @@ say that the gateway is unavailable, but never that it failed. After each fault 
 themselves.
 """
 
-import os
-import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from random import Random
-from signal import Signals
 from threading import Event, Thread
 from time import monotonic, sleep
 
 import httpx
-import psycopg
 
+from tests.faults.divided import SOON, Faults, shared
 from tests.faults.judging import Verdict
-from tests.support import object_server
 from tests.support.division import TOPIC, Division
-from tests.support.forked_gateway import ForkedGateway, Forks
-from tests.support.mosquitto import Mosquitto
-from tests.support.postgresql import AT_ONCE, FAST, Cluster, binaries, running_cluster
 from tests.support.subscribe import subscribe
 
 MOST = 40
@@ -41,14 +34,6 @@ url = "mqtt://127.0.0.1:{port}"
 topic = "{topic}"
 retry_longest = "2s"
 """
-PAUSED_SECONDS = 13.0
-"""Longer than a lease of the keeper and a claim of a delivery."""
-SLOW_SECONDS, SLOW_FOR = 0.3, 4.0
-AWAY_SECONDS = 4.0
-"""The time for which the database is stopped, and the store refuses requests or connections."""
-CALM_SECONDS = 1.5
-"""The time between two faults."""
-SOON = 180.0
 READ = (
     "/v1/attachments?limit=20",
     "/v1/messages",
@@ -167,126 +152,20 @@ def _is_served(http: httpx.Client, path: str) -> bool:
     return http.get(path).status_code == 200
 
 
-class Faults:
-    """What happens to the processes and to what they share."""
-
-    def __init__(self, division: Division, cluster: Cluster, bucket: object_server.Bucket, random: Random) -> None:
-        self._division, self._cluster, self._bucket, self._random = division, cluster, bucket, random
-        self.kinds: dict[str, Callable[[], str]] = {
-            **{f"kill {role}": partial(self._kill, role) for role in ("receive", "serve", "keep")},
-            **{f"pause {role}": partial(self._pause, role) for role in ("serve", "keep")},
-            "cut connections": self._cut,
-            "database stopped": partial(self._restart, FAST, AWAY_SECONDS),
-            "database restarted": partial(self._restart, FAST, 0),
-            "database killed": partial(self._restart, AT_ONCE, 0),
-            "slow store": self._slow,
-            "store answers 500": partial(self._refuse, 500),
-            "store answers 503": partial(self._refuse, 503),
-            "store away": self._leave,
-        }
-
-    def _kill(self, role: str) -> str:
-        name = self._chosen(role)
-        self._division[name].kill()
-        self._division[name].start(timeout=120)
-        return f"{name} was killed"
-
-    def _pause(self, role: str) -> str:
-        name = self._chosen(role)
-        process = self._division[name].process
-        assert process is not None
-        os.kill(process.pid, signal.SIGSTOP)
-        sleep(PAUSED_SECONDS)
-        os.kill(process.pid, signal.SIGCONT)
-        return f"{name} was paused"
-
-    def _cut(self) -> str:
-        others = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid != pg_backend_pid()"
-        with psycopg.connect(host=str(self._cluster.folder), user="postgres", dbname="postgres") as connection:
-            connection.execute(f"{others} AND backend_type = 'client backend'")
-        return "all connections to the database were cut"
-
-    def _slow(self) -> str:
-        self._bucket.delay(SLOW_SECONDS)
-        sleep(SLOW_FOR)
-        self._bucket.delay(0)
-        return "the store was slow"
-
-    def _restart(self, how: Signals, seconds: float) -> str:
-        self._cluster.stop(how)
-        sleep(seconds)
-        self._cluster.start()
-        return f"the database was stopped by {how.name} for {seconds} s"
-
-    def _refuse(self, status: int) -> str:
-        self._bucket.refuse(status)
-        sleep(AWAY_SECONDS)
-        self._bucket.refuse(0)
-        return f"the store answered {status}"
-
-    def _leave(self) -> str:
-        self._bucket.leave(AWAY_SECONDS)
-        return "the store accepted no connections"
-
-    def _chosen(self, role: str) -> str:
-        return self._random.choice([name for name in PROCESSES if name.startswith(role)])
-
-
 def run(seed: str, folder: Path, count: int | None = None) -> Verdict:
     """Run the scenario with this number of faults, or with each kind once."""
-    random = Random(f"replicas {seed}")
-    with _divided(folder) as (division, cluster, bucket):
-        faults = Faults(division, cluster, bucket, random)
-        kinds: list[str] = []
-        while len(kinds) < (count or len(faults.kinds)):
-            kinds += random.sample(list(faults.kinds), len(faults.kinds))
-        notes, hung = [], []
-        with Clients(division, seed) as clients:
-            for kind in kinds[: count or len(faults.kinds)]:
-                sleep(CALM_SECONDS)
-                notes.append(faults.kinds[kind]())
-                hung += [f"{name} does not recover after this: {kind}" for name in _not_ready(division)]
-        hung += clients.hung
-        return _judged(division, clients, notes, hung)
-
-
-@contextmanager
-def _divided(folder: Path) -> Iterator[tuple[Division, Cluster, object_server.Bucket]]:
-    programs = binaries()
-    assert programs is not None, "PostgreSQL's programs are not installed"
-    port = object_server.free_port()
     with ExitStack() as ending:
-        cluster = ending.enter_context(running_cluster(programs))
-        ending.enter_context(object_server.serving(port))
-        bucket = object_server.Bucket(port, "replicas")
-        forks = Forks(os.environ | object_server.environment(port))
-        ending.callback(forks.close)
-        (folder / "broker").mkdir()
-        broker = ending.enter_context(Mosquitto(folder / "broker"))
-        subscribe(broker.port, "sas", TOPIC, "5")
-        destination = DESTINATION.format(port=broker.port, topic=TOPIC)
-        division = Division(folder, cluster.folder, bucket, broker, forks, destination)
+        common = ending.enter_context(shared(folder, "replicas"))
+        subscribe(common.broker.port, "sas", TOPIC, "5")
+        destination = DESTINATION.format(port=common.broker.port, topic=TOPIC)
+        division = Division(folder, common.cluster.folder, common.bucket, common.broker, common.forks, destination)
         ending.callback(division.stop)
         for name in PROCESSES:
             division.begin(name)
-        yield division, cluster, bucket
-
-
-def _not_ready(division: Division) -> list[str]:
-    """Wait until all processes are ready. Return the names of those that are not for too long, or have ended."""
-    end, waiting = monotonic() + SOON, list(PROCESSES)
-    while waiting and monotonic() < end:
-        waiting = [name for name in waiting if not _is_ready(division[name])]
-        sleep(0.1)
-    return waiting
-
-
-def _is_ready(gateway: ForkedGateway) -> bool:
-    if gateway.process is None or gateway.process.poll() is not None:
-        return False
-    with suppress(httpx.HTTPError):
-        return gateway.client.get("/health/ready").status_code == 200
-    return False
+        faults = Faults(division, common, Random(f"replicas {seed}"), paused=("serve", "keep"))
+        with Clients(division, seed) as clients:
+            notes, hung = faults.occur(count)
+        return _judged(division, clients, notes, [*hung, *clients.hung])
 
 
 def _judged(division: Division, clients: Clients, notes: list[str], hung: list[str]) -> Verdict:

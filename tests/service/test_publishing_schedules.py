@@ -43,9 +43,11 @@ def test_what_was_read_once_is_not_enough(run: Run, monkeypatch: pytest.MonkeyPa
     """A process that goes on after another one has published in its place publishes the same once more."""
     recorded = Publisher._recorded
 
-    def once(self: Publisher) -> int:
-        known = vars(self).get("_published")
-        return recorded(self) if known is None else int(known)
+    def once(self: Publisher, own: Any) -> Any:
+        known = vars(self).get("_own")
+        if known is None:
+            return recorded(self, own)
+        return own._replace(published=max(known.published, *(each.segment for each in self._ends), 0))
 
     monkeypatch.setattr(Publisher, "_recorded", once)
     assert "has journalled" in _first_wrong(run)
@@ -53,11 +55,12 @@ def test_what_was_read_once_is_not_enough(run: Run, monkeypatch: pytest.MonkeyPa
 
 def test_whose_segment_took_a_number_is_found(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def own(self: Publisher, number: int) -> Publication:
-        _, segments = self, self._waiting()
-        return Publication(self._own, segments[0].number, self._archive.origin(number).end)  # type: ignore[union-attr]
+        segments = self._own.waiting()
+        return Publication(self._own.id, segments[0].number, self._archive.origin(number).end)  # type: ignore[union-attr]
 
     monkeypatch.setattr(Publisher, "_origin", own)
-    assert "is retired too early" in _first_wrong(run)
+    found = _first_wrong(run)
+    assert "is retired too early" in found or "has journalled" in found
 
 
 def test_a_number_is_used_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,13 @@ class Shared:
         """Begin a process with the journal of this name."""
         journal = ArrowJournal(self.folder / name)
         own = replace(self._receiving, journal=journal, instance=f"{name} {journal.identity().epoch}")
-        found = ReceivingTogether(replace(self._context, instance=own.instance), own, {}, Event())  # type: ignore[arg-type]
+        found = ReceivingTogether(
+            replace(self._context, instance=own.instance),
+            own,  # type: ignore[arg-type]
+            {},
+            Event(),
+            lambda _why: None,
+        )
         found.recover()
         return found
 

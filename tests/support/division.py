@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,13 @@ class Division:
         more: str = "",
         *,
         http: str = "",
-        shared: bool = False,
+        shared: Callable[[str], str] | None = None,
+        ack: str = "disk",
     ) -> None:
-        """`more` are further settings, and `http` those of the table [http]. With a `shared` journal, several processes
-        may receive, each as a member of a group of subscribers."""
+        """`more` are further settings, and `http` those of the table [http].
+
+        Several processes may receive if there is a function `shared`, which returns the tables of the sources for the
+        process of a name, and acknowledge as `ack` says. Otherwise, one receives from the topic."""
         self._database = f"host={postgresql} user=postgres dbname=postgres"
         with psycopg.connect(self._database, autocommit=True) as connection:
             connection.execute("DROP SCHEMA public CASCADE")
@@ -45,21 +49,21 @@ class Division:
         self._broker = broker
         self.processes: dict[str, ForkedGateway] = {}
         url = f'[catalog]\nurl = "postgresql+psycopg://postgres@/postgres?host={postgresql}"\n'
-        self._source, journal = mqtt_source("sas", broker.port, TOPIC), JOURNAL
-        if shared:
-            self._source, journal = (
-                mqtt_source("{}", broker.port, f"$share/gateways/{TOPIC}"),
-                JOURNAL + "shared = true\n",
-            )
+        alone = mqtt_source("sas", broker.port, TOPIC)
+        self._sources = shared or (lambda _: alone)
+        journal = JOURNAL + ("" if shared is None else f'shared = true\nack = "{ack}"\n')
         self._settings = (SETTINGS + journal).format(bucket=bucket.url) + url + more
-        self._folder, self._forks, self._http = folder, forks, http
+        self._folder, self._forks, self._http, self.ack = folder, forks, http, ack
 
-    def begin(self, name: str) -> None:
-        """Start a process, whose name begins with its role; before the next one looks for a free port."""
+    def begin(self, name: str, data: Path | None = None) -> None:
+        """Start a process, whose name begins with its role; before the next one looks for a free port. It continues in
+        the data folder of another one, if that is given."""
         own = self._folder / name
         own.mkdir()
+        if data is not None:
+            data.rename(own / "var")
         roles = f'roles = ["{name.partition("-")[0]}"]\n'
-        settings = self._settings + self._source.replace('client_id = "{}"', f'client_id = "{name}"').format("sas")
+        settings = self._settings + self._sources(name)
         self.processes[name] = ForkedGateway(own, settings, self._forks, first=roles, http=self._http)
         self.processes[name].start()
 
@@ -83,11 +87,17 @@ class Division:
         publish(disordered(messages(program, attachments), program.random), self._broker.port, TOPIC, "5")
         return attachments
 
-    def await_settled(self, count: int) -> None:
+    def await_settled(self, count: int, timeout: float = 60) -> None:
         """Return when the content of so many attachments is in the store."""
         asked = "SELECT count(*) FROM attachments WHERE state = 'finished' AND storage = 'store'"
         with psycopg.connect(self._database, autocommit=True) as connection:
-            until(lambda: connection.execute(asked).fetchone() == (count,), 60, pause=0.1)
+            until(lambda: connection.execute(asked).fetchone() == (count,), timeout, pause=0.1)
+
+    def pass_over(self, journal: str, seconds: int) -> None:
+        """Have the receiver with a journal not been seen for so many seconds more."""
+        later = "UPDATE receiving_journals SET seen_at = seen_at - %s WHERE id = %s"
+        with psycopg.connect(self._database) as connection:
+            connection.execute(later, [seconds * 1_000_000, journal])
 
     def finished(self) -> set[str]:
         """Return the attachments that were finished, each once."""

@@ -152,12 +152,18 @@ class Samples:
 
 
 def mqtt_source(
-    name: str, port: int, topic: str, version: str = "5", options: str = "", framing: str = "sas_queue"
+    name: str,
+    port: int,
+    topic: str,
+    version: str = "5",
+    options: str = "",
+    framing: str = "sas_queue",
+    client_id: str | None = None,
 ) -> str:
-    """Return a source's table for the configuration file."""
+    """Return a source's table for the configuration file. The client identifier is the name by default."""
     return (
-        f'[sources.{name}]\ntransport = "mqtt"\nframing = "{framing}"\n'
-        f'url = "mqtt://127.0.0.1:{port}"\ntopic = "{topic}"\nclient_id = "{name}"\nversion = "{version}"\n{options}'
+        f'[sources.{name}]\ntransport = "mqtt"\nframing = "{framing}"\nurl = "mqtt://127.0.0.1:{port}"\n'
+        f'topic = "{topic}"\nclient_id = "{client_id or name}"\nversion = "{version}"\n{options}'
     )
 
 

@@ -78,25 +78,28 @@ def messages(program: Program, attachments: Sequence[Attached]) -> list[Physical
     return sent
 
 
-def await_finished(process: GatewayProcess, count: int, timeout: float = 120) -> list[dict[str, Any]]:
-    """Return the attachments when `count` of them are finished."""
+def await_finished(process: GatewayProcess, count: int, timeout: float = 120, **which: str) -> list[dict[str, Any]]:
+    """Return the attachments when `count` of them are finished, of those `which` the filters choose."""
 
     def finished() -> list[dict[str, Any]]:
         if process.samples().total("quarantined_total"):
             raise AssertionError(process.listing("/v1/quarantine"))
         if process.client.get("/health/live").status_code != 200:
             raise AssertionError(f"the gateway is not live:\n{process.log[-4000:]}")
-        found = process.listing("/v1/attachments", state="finished")
+        found = process.listing("/v1/attachments", state="finished", **which)
         return found if len(found) >= count else []
 
     return until(finished, timeout, pause=0.2)
 
 
-def assert_received(process: GatewayProcess, attachments: Iterable[Attached], timeout: float = 120) -> None:
-    """Assert that each attachment is received once and unchanged, and nothing else is."""
+def assert_received(
+    process: GatewayProcess, attachments: Iterable[Attached], timeout: float = 120, **which: str
+) -> None:
+    """Assert that each attachment is received once and unchanged, and nothing else is, of those `which` the filters
+    choose."""
     sent = {attached.definition.correl_id.hex(): attached for attached in attachments}
-    await_finished(process, len(sent), timeout)
-    received = process.listing("/v1/attachments")
+    await_finished(process, len(sent), timeout, **which)
+    received = process.listing("/v1/attachments", **which)
     assert sorted(item["correl_id"] for item in received) == sorted(sent)
     for item in received:
         attached = sent[item["correl_id"]]

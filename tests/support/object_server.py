@@ -1,5 +1,5 @@
-"""An S3 server in a process of its own, which counts requests, and can delay its answers, refuse requests, and refuse
-connections.
+"""An S3 server in a process of its own, which counts requests, and can delay its answers, lose those to PUT, refuse
+requests, and refuse connections.
 
 python -m tests.support.object_server PORT
 """
@@ -19,15 +19,20 @@ from urllib.request import Request, urlopen
 import orjson
 
 COUNTS, AT_ONCE, DELAY, REFUSE, LEAVE = "/-/counts", "/-/at-once", "/-/delay/", "/-/refuse/", "/-/leave/"
+LOSE = "/-/lose/"
 """The addresses that return the counted requests, and the most that waited at the same time, and that set the seconds
-before each answer, the status of all answers (0: as it is), and the seconds for which no connection is accepted."""
+before each answer, the status of all answers (0: as it is), and the seconds for which no connection is accepted; the
+last one sets how many PUT have their effect and get no answer."""
 START_SECONDS = 30
 REFUSAL = b"<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>"
 
 
 class Counting:
     """An application that counts requests by method and path, answers late, and passes them on, refuses them or ends
-    their connections."""
+    their connections, before or after they have their effect.
+
+    The lock guards the counts and `_losses`.
+    """
 
     def __init__(self, served: Callable[..., Iterable[bytes]]) -> None:
         self._served = served
@@ -36,6 +41,7 @@ class Counting:
         self.absence = 0.0
         self._counts: Counter[str] = Counter()
         self._delay = 0.0
+        self._losses = 0
         self._running = self._at_once = 0
         self._lock = Lock()
 
@@ -56,6 +62,11 @@ class Counting:
             self._refusal = int(path.removeprefix(REFUSE))
             start("200 OK", [])
             return []
+        if path.startswith(LOSE):
+            with self._lock:
+                self._losses = int(path.removeprefix(LOSE))
+            start("200 OK", [])
+            return []
         if path.startswith(LEAVE):
             self.absence = float(path.removeprefix(LEAVE))
             self.absent.set()
@@ -73,7 +84,13 @@ class Counting:
         sleep(self._delay)
         with self._lock:
             self._running -= 1
-        return self._served(environment, start)
+            is_lost = environment["REQUEST_METHOD"] == "PUT" and self._losses > 0
+            self._losses -= is_lost
+        answer = self._served(environment, start)
+        if is_lost:
+            b"".join(answer)
+            raise ConnectionAbortedError
+        return answer
 
 
 def environment(port: int) -> dict[str, str]:
@@ -117,6 +134,10 @@ class Bucket:
     def refuse(self, status: int) -> None:
         """Have the server answer all requests with a status, or as it is again: 0."""
         self.ask(f"{REFUSE}{status}")
+
+    def lose(self, count: int) -> None:
+        """Have the next PUT, so many, have their effect and get no answer."""
+        self.ask(f"{LOSE}{count}")
 
     def leave(self, seconds: float) -> None:
         """Have the server accept no connections for so long."""

@@ -31,14 +31,14 @@ from app.model.records import Checkpoint
 from app.observe import configure_logging
 from app.ports import Catalog, HeldLease
 from app.service.context import ReceiverContext
-from app.service.receiving.publishing import Publisher, archived_journal
+from app.service.receiving.publishing import Publisher
 from app.settings import Settings
 from app.testing.gateway_stages import ManualClock, migrated
 
 STEPS = 30
 SOURCE = "orders"
 MEMORY = Path("/dev/shm")
-STEP_CALLS = ("published", "receiving_journals", "record_published", "add", "origin")
+STEP_CALLS = ("published", "receiving_journal", "record_published", "add", "origin")
 METRICS, SETTINGS = Metrics(), Settings()
 
 
@@ -178,9 +178,7 @@ class Schedule:
             instance=f"process-{self.random.getrandbits(32)}",
         )
         archive = ArrowArchive(self.folder / "archive", is_growing=True)
-        archived = archived_journal(archive)
-        shared = self.catalog.join(journal.identity(), context.instance, [SOURCE], archived, clock.now())
-        return Receiver(number, context, Publisher(context, Calls(archive, self), shared))
+        return Receiver(number, context, Publisher(context, Calls(archive, self), [SOURCE]))
 
     def _step(self) -> None:
         what = self.random.random()

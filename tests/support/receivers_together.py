@@ -10,7 +10,7 @@ from adapters.arrow_journal.archive import ArrowArchive
 from app.model.message import PhysicalMessage, Position
 from app.ports import Catalog
 from app.service.context import ReceiverContext
-from app.service.receiving.publishing import TURN, Publisher, archived_journal
+from app.service.receiving.publishing import TURN, Publisher
 
 SOURCE = "orders"
 
@@ -72,13 +72,12 @@ class ReceiversTogether:
             journal = self.journals[name] = ArrowJournal(self.folder / name)
         instance = instance or f"{name} {journal.identity().epoch}"
         archive = ArrowArchive(self.folder / "archive", is_growing=True)
-        shared = self.catalog.join(journal.identity(), instance, [SOURCE], archived_journal(archive), 1)
         calls: dict[str, Callable[..., Any]] = {}
         adding: dict[str, Callable[..., Any]] = {}
         catalog: Any = CalledWith(self.catalog, calls)
         context = replace(self.context, journal=journal, catalog=catalog, instance=instance)
         stored: Any = CalledWith(archive, adding)
-        return ReceiverAmongOthers(context, Publisher(context, stored, shared), calls, adding)
+        return ReceiverAmongOthers(context, Publisher(context, stored, [SOURCE]), calls, adding)
 
     def archived(self) -> list[bytes]:
         return [bytes(message.body) for _, messages in self.archive.replay(None) for message in messages]

@@ -5,7 +5,6 @@ from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
 
-from adapters.sql_catalog.database_clock import now_of
 from adapters.sql_catalog.parts.closing import forget_pieces
 from adapters.sql_catalog.parts.part import CatalogPart, among, chunks, log_events
 from adapters.sql_catalog.schema import catalog_tables
@@ -64,9 +63,9 @@ class ReceivingPart(CatalogPart):
         with self._database.write() as connection:
             if journal != ALONE:
                 own = catalog_tables.receiving_journals
-                seen = update(own).where(own.c.id == journal).values(seen_at=now_of(connection))
-                if not connection.execute(seen).rowcount:
-                    return
+                has_joined = select(own.c.id).where(own.c.id == journal, own.c.has_left.is_(False))
+                if connection.execute(has_joined).first() is None:
+                    return  # it was made to leave, and joins again when it looks for the others
             if counted:
                 rows = [{"journal": journal, "source": name, "counted": time} for name, time in counted.items()]
                 connection.execute(save, rows)

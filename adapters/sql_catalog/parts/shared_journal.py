@@ -1,9 +1,11 @@
 """The journal that receivers share: the order of its segments, and the receivers' own journals."""
 
 from collections.abc import Collection
+from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, literal, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, select, update
 
+from adapters.sql_catalog.database_clock import now_of
 from adapters.sql_catalog.parts.part import CatalogPart
 from adapters.sql_catalog.schema.bounded_types import AnyText
 from adapters.sql_catalog.schema.catalog_tables import (
@@ -25,7 +27,29 @@ class SharedJournalPart(CatalogPart):
     """`app.ports.catalog.shared_journal` over SQL."""
 
     def join(
-        self, own: JournalIdentity, receiver: str, sources: Collection[str], archived: ArchivedJournal, now: int
+        self,
+        own: JournalIdentity,
+        receiver: str,
+        sources: Collection[str],
+        archived: ArchivedJournal,
+        *,
+        in_archive: bool = False,
+    ) -> JournalIdentity:
+        # A gateway that receives alone has this lock while it runs, and asks for receivers when it starts.
+        self._database.lock.take()
+        try:
+            return self._join(own, receiver, sources, archived, in_archive=in_archive)
+        finally:
+            self._database.lock.release()
+
+    def _join(
+        self,
+        own: JournalIdentity,
+        receiver: str,
+        sources: Collection[str],
+        archived: ArchivedJournal,
+        *,
+        in_archive: bool,
     ) -> JournalIdentity:
         with self._database.write(durable=True) as connection:
             row = connection.execute(select(progress)).one()
@@ -40,7 +64,9 @@ class SharedJournalPart(CatalogPart):
                 connection.execute(update(progress).values(published=archived.alone))
             shared = archived.journal if row.journal_id is None else JournalIdentity(row.journal_id, row.journal_epoch)
             connection.execute(update(progress).values(journal_id=shared.id, journal_epoch=shared.epoch))
-            opened = {"receiver": receiver, "opened_at": now, "seen_at": now}
+            now = now_of(connection)
+            opened: dict[str, Any] = {"receiver": receiver, "opened_at": now, "seen_at": now}
+            opened |= {"in_archive": in_archive, "has_left": False}
             if not connection.execute(update(_joined).where(_joined.c.id == own.id).values(opened)).rowcount:
                 # A gateway that received alone has archived its own segments under their own numbers.
                 published = Position.unpack(archived.alone).segment if own.id == shared.id else 0
@@ -76,10 +102,21 @@ class SharedJournalPart(CatalogPart):
             return connection.scalar(select(progress.c.published)) or 0
 
     def receiving_journals(self) -> list[ReceivingJournal]:
-        return self._all(
-            select(_joined).order_by(_joined.c.id),
-            ReceivingJournal._make,
-        )
+        return self._journals(_joined.c.has_left.is_(False))
+
+    def receiving_journal(self, journal: str) -> ReceivingJournal | None:
+        return next(iter(self._journals(_joined.c.id == journal)), None)
+
+    def _journals(self, which: ColumnElement[bool]) -> list[ReceivingJournal]:
+        with self._database.read() as connection:
+            silent = now_of(connection) - _joined.c.seen_at
+            rows = connection.execute(select(_joined, silent).where(which).order_by(_joined.c.id))
+            return [*map(ReceivingJournal._make, rows)]
+
+    def see(self, journal: str) -> None:
+        with self._database.write() as connection:
+            own = update(_joined).where(_joined.c.id == journal)
+            connection.execute(own.values(seen_at=now_of(connection)))
 
     def record_published(self, origin: Publication) -> None:
         with self._database.write(durable=True) as connection:
@@ -93,7 +130,8 @@ class SharedJournalPart(CatalogPart):
     def leave(self, journal: str) -> bool:
         with self._database.write(durable=True) as connection:
             _forget(connection, journal, connection.scalars(select(_times.c.source).distinct()).all())
-            return bool(connection.execute(delete(_joined).where(_joined.c.id == journal)).rowcount)
+            which = _joined.c.id == journal, _joined.c.has_left.is_(False)
+            return bool(connection.execute(update(_joined).where(*which).values(has_left=True)).rowcount)
 
 
 def _forget(connection: Connection, journal: str, sources: Collection[str]) -> None:

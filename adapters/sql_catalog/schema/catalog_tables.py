@@ -87,6 +87,8 @@ receiving_journals = Table(
     Column("published", BigInteger, nullable=False, comment="its last segment that the shared journal has"),
     Column("opened_at", BigInteger, nullable=False),
     Column("seen_at", BigInteger, nullable=False, comment="when it counted its receiving time last"),
+    Column("in_archive", Boolean, nullable=False, comment="its segments are in the place of the archive"),
+    Column("has_left", Boolean, nullable=False, comment="it does not come back: nothing waits for it"),
     comment="the own journals of receivers that share one",
 )
 

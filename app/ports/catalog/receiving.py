@@ -23,8 +23,7 @@ class ReceivingCatalog(Protocol):
         forget_before: Mapping[str, int],
         journal: str = ALONE,
     ) -> None:
-        """Save the counts of a receiver's sources and new marks; forget its marks of sources below a count. Of several
-        receivers, this one has been seen now."""
+        """Save the counts of a receiver's sources and new marks; forget its marks of sources below a count."""
 
     def silent_attachments(self, source: str, last_position: int, limit: int) -> list[AttachmentRecord]:
         """Return attachments being received of a source that got nothing after a packed position, stalest first."""

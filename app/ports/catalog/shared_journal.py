@@ -1,17 +1,22 @@
 """The journal that several receivers share: which segments of their own journals it has."""
 
 from collections.abc import Collection
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from app.model.records import JournalIdentity, Publication
+
+AWAY_SECONDS: Final = 60.0
+"""A receiver that has not been seen for so long is away."""
 
 
 class ReceivingJournal(NamedTuple):
     """The own journal of a receiver.
 
     `published` is the last of its segments that the shared journal has, 0 before the first. `receiver` is the name of
-    the process that opened it last, and `opened_at` when that was. `seen_at` is when it saved its receiving time last,
-    as it does every ten seconds. Times are µs.
+    the process that opened it last, and `opened_at` when that was. `seen_at` is when it was at work last, as it
+    records every two seconds. `in_archive` says that its segments are in the place of the archive, where others can
+    publish them. A receiver that `has_left` is not waited for. `silent` is the time since `seen_at`, by the clock of
+    the database. Times are µs.
     """
 
     id: str
@@ -19,6 +24,14 @@ class ReceivingJournal(NamedTuple):
     published: int
     opened_at: int
     seen_at: int
+    in_archive: bool
+    has_left: bool
+    silent: int
+
+    @property
+    def is_away(self) -> bool:
+        """Tell whether the receiver has not been seen for a minute."""
+        return self.silent > AWAY_SECONDS * 1e6
 
 
 class ArchivedJournal(NamedTuple):
@@ -41,7 +54,13 @@ class SharedJournalCatalog(Protocol):
     """
 
     def join(
-        self, own: JournalIdentity, receiver: str, sources: Collection[str], archived: ArchivedJournal, now: int
+        self,
+        own: JournalIdentity,
+        receiver: str,
+        sources: Collection[str],
+        archived: ArchivedJournal,
+        *,
+        in_archive: bool = False,
     ) -> JournalIdentity:
         """Record that a receiver has opened its own journal to receive from these sources, and return the shared
         journal: the one that the catalog is of, or that of the archive for a new catalog.
@@ -50,8 +69,8 @@ class SharedJournalCatalog(Protocol):
         least.
 
         A gateway that received alone may have begun the journal. Then the archive must have all that the catalog has
-        assembled. Raises GatewayError otherwise. In a catalog that is new, the segments that receivers have published
-        are to be recorded again.
+        assembled. Raises GatewayError otherwise, and CatalogTaken while such a gateway runs. In a catalog that is new,
+        the segments that receivers have published are to be recorded again.
         """
 
     def published(self) -> int:
@@ -59,15 +78,19 @@ class SharedJournalCatalog(Protocol):
         first."""
 
     def receiving_journals(self) -> list[ReceivingJournal]:
-        """Return the journals of all receivers, by id."""
+        """Return the journals of all receivers that have not left, by id."""
+
+    def receiving_journal(self, journal: str) -> ReceivingJournal | None:
+        """Return the journal of a receiver, also of one that has left; None if it is unknown."""
+
+    def see(self, journal: str) -> None:
+        """Record that a receiver is at work now, by the clock of the database."""
 
     def record_published(self, origin: Publication) -> None:
         """Record the next segment of the shared journal, and that it has the messages of its origin. Nothing changes
         if it has been recorded already."""
 
     def leave(self, journal: str) -> bool:
-        """Forget the journal of a receiver that does not come back, with its receiving time: nothing waits for it any
-        more. Return False if it is unknown.
-
-        If it comes back nevertheless, what it had not retired yet is published again.
-        """
+        """Record that a receiver does not come back, and forget its receiving time: nothing waits for it any more. What
+        is known of its journal stays. Return False if it is unknown, or has left before. One that does come back joins
+        again."""

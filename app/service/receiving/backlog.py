@@ -53,7 +53,7 @@ class Backlog:
         """The number of messages and bytes that wait to be taken."""
         self.bytes = self.messages = self._turned_away = 0
         """The bytes and the number of all messages that are not on disk, and of those that came after `stop`."""
-        self._stopping = self._ended = False
+        self.is_stopping = self._ended = False
         self._taken = self._written = 0
         """The number of batches that were taken, and of those that were written or given up."""
         self.holding: str | None = None
@@ -68,9 +68,9 @@ class Backlog:
         """Queue messages; wait while the backlog is full. After `stop`, drop them."""
         size, number = entry.size, len(entry.messages)
         with self._changed:
-            while self.bytes and self.bytes + size > self._limit and not self._stopping:
+            while self.bytes and self.bytes + size > self._limit and not self.is_stopping:
                 self._changed.wait()
-            if self._stopping:
+            if self.is_stopping:
                 self._turned_away += number
                 return
             self._waiting.append(entry)
@@ -82,7 +82,7 @@ class Backlog:
     def take(self) -> BacklogBatch | None:
         """Return the next batch; None at the end. A batch that is not full is taken only when no other is written."""
         with self._changed:
-            while not (self._ended or self._stopping or _is_full(*self._waits)):
+            while not (self._ended or self.is_stopping or _is_full(*self._waits)):
                 if self._waiting and self._taken == self._written:
                     break
                 self._changed.wait()
@@ -130,12 +130,12 @@ class Backlog:
     def pause(self, seconds: float) -> bool:
         """Wait before the next attempt to write. Return True after `stop`."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._stopping, seconds)
+            return self._changed.wait_for(lambda: self.is_stopping, seconds)
 
     def stop(self) -> None:
         """Take no more messages. What waits is written, or given up when it cannot be."""
         with self._changed:
-            self._stopping = True
+            self.is_stopping = True
             self._changed.notify_all()
 
 

@@ -13,7 +13,7 @@ from app.model.errors import GatewayError, JournalTaken
 from app.model.message import PhysicalMessage, Position, footprint
 from app.observe import Recurring, logger
 from app.ports import Prepared
-from app.service.context import ReceiverContext
+from app.service.context import WriterContext
 from app.service.receiving.backlog import Backlog, BacklogBatch
 
 LARGEST_APPEND = 64 << 20
@@ -47,7 +47,7 @@ class JournalWriter:
 
     def __init__(
         self,
-        context: ReceiverContext,
+        context: WriterContext,
         backlog: Backlog,
         forward: Callable[[Sequence[Position], Sequence[PhysicalMessage]], None],
     ) -> None:

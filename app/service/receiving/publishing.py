@@ -15,20 +15,25 @@ publishes no segment again.
 Whoever finds a number taken reads in that segment whose messages it has, and records it for that receiver, which was
 killed or paused between 2 and 3. Since no number is used before all lower ones are recorded, no segment is published
 twice, and none is skipped.
+
+A receiver without a disk (`journal.ack = "archive"`) has its own segments in the place of the archive. When it is away,
+another one publishes them, and fences it: it cannot add any more.
 """
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from secrets import token_hex
-from typing import Any
+from time import monotonic
+from typing import Any, NamedTuple
 
+from app import plugins
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import Position
 from app.model.records import JournalIdentity, Publication
 from app.observe import Recurring, logger
-from app.ports import ArchivedJournal, JournalArchive, Segment
-from app.service.context import ReceiverContext
+from app.ports import ArchivedJournal, JournalArchive, Segment, WritableJournal
+from app.service.context import WriterContext
 from app.service.retention.receiving_time import Reached
 
 TURN = "journal"
@@ -37,47 +42,79 @@ TURN_SECONDS = 10.0
 TOGETHER_BYTES = 64 << 20
 """The size up to which several own segments become one."""
 
+LOOK_SECONDS = 2.0
+"""The time after which a receiver shows again that it is at work, and looks for others that are away."""
+TAKEN_OVER_SECONDS = 10.0
+"""After this time, others publish what a receiver without a disk has left that was not seen."""
+
 log = logger(__name__)
 
 
-class Publisher:
-    """Publishes the sealed segments of `context.journal` in the archive. `shared` is the journal of all receivers."""
+class _Own(NamedTuple):
+    """The journal of a receiver, by its id, and the last of its segments that is recorded as published."""
 
-    def __init__(self, context: ReceiverContext, archive: JournalArchive, shared: JournalIdentity) -> None:
-        self._context, self._archive, self._shared = context, archive, shared
-        self._own = context.journal.identity().id
-        self._published = self._recorded()
+    journal: WritableJournal | JournalArchive
+    id: str
+    published: int = 0
+
+    def waiting(self) -> list[Segment]:
+        """Return the sealed segments that are not published."""
+        segments = self.journal.segments()
+        return [each for each in segments if each.sealed_at is not None and each.number > self.published]
+
+
+class Publisher:
+    """Publishes the sealed segments of `context.journal` in the archive, which is the journal of all receivers.
+
+    It receives from `sources`.
+    """
+
+    def __init__(self, context: WriterContext, archive: JournalArchive, sources: Collection[str]) -> None:
+        self._context, self._archive, self._sources = context, archive, sources
+        self._catalog = context.catalog
+        self._shared = self._join()
+        self._own = self._recorded(_Own(context.journal, context.journal.identity().id))
         self._ends: deque[Publication] = deque()
         """What this process has published, as long as `place` may be asked for it."""
+        self._looked_at = -LOOK_SECONDS
         self._fault = Recurring(log, "publishing", consequence="sealed segments stay in the receiver's own journal")
-        context.metrics.archive_waiting_segments.set_function(lambda: len(self._waiting()))
+        context.metrics.archive_waiting_segments.set_function(lambda: len(self._own.waiting()))
 
     def publish(self) -> None:
-        """Publish all sealed segments, if it is this receiver's turn."""
-        if not self._waiting():
-            return
+        """Publish all sealed segments, and what receivers that are away have left, if it is this receiver's turn."""
         try:
-            catalog = self._context.catalog
-            lease = catalog.take_lease(TURN, self._context.instance, TURN_SECONDS)
+            away = self._away() if monotonic() - self._looked_at >= LOOK_SECONDS else []
+            if not away and not self._own.waiting():
+                return
+            lease = self._catalog.take_lease(TURN, self._context.instance, TURN_SECONDS)
             if lease is None:
                 return
             try:
-                self._publish()
+                self._own = self._publish(self._own)
+                for journal in away:
+                    self._take_over(journal)
             finally:
-                catalog.release_lease(lease)
+                self._catalog.release_lease(lease)
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
         else:
             self._fault.worked()
 
+    def leave(self) -> None:
+        """Publish all that is sealed. A receiver without a disk then leaves: its next process has another journal."""
+        self.publish()
+        known = self._catalog.receiving_journal(self._own.id)
+        if known is not None and known.in_archive and not self._own.waiting():
+            self._catalog.leave(self._own.id)
+
     def place(self, position: int) -> Reached | None:
         """Return what a packed position of the own journal means for the shared one; None while the shared one does not
         have all up to there. Nothing is at -1."""
-        present = self._context.catalog.published()  # before the own end is read
+        present = self._catalog.published()  # before the own end is read
         segment = 0 if position < 0 else Position.unpack(position).segment
         while self._ends and self._ends[0].segment < segment:
             self._ends.popleft()
-        if segment > self._published:
+        if segment > self._own.published:
             return None
         end = self._context.journal.end()
         has_more = position >= 0 and end is not None and end.pack() > position
@@ -88,33 +125,37 @@ class Publisher:
 
     def last_published(self) -> int:
         """Return the last own segment that the shared journal is known to have; 0 before the first."""
-        return self._published
+        return self._own.published
 
     def is_published(self, segment: Segment) -> bool:
         """Tell whether the shared journal has a segment."""
-        return segment.number <= self._published
+        return segment.number <= self._own.published
 
     def check(self) -> dict[str, Any]:
         """Return the state of publishing for the health report."""
-        return {"ok": self._fault.error is None, "waiting": len(self._waiting()), "error": self._fault.error}
+        return {"ok": self._fault.error is None, "waiting": len(self._own.waiting()), "error": self._fault.error}
 
-    def _publish(self) -> None:
+    def _join(self) -> JournalIdentity:
+        """Make the own journal known to the catalog; return the journal of all receivers."""
+        own, in_archive = self._context.journal.identity(), self._context.settings.journal.ack == "archive"
+        archived = archived_journal(self._archive)
+        return self._catalog.join(own, self._context.instance, self._sources, archived, in_archive=in_archive)
+
+    def _publish(self, own: _Own) -> _Own:
+        """Publish what waits in a journal; return it as it is then."""
         while True:
-            number = Position.unpack(self._context.catalog.published()).segment + 1
-            self._published = self._recorded()
-            segments = _together(self._waiting())
+            number = Position.unpack(self._catalog.published()).segment + 1
+            own = self._recorded(own)
+            segments = _together(own.waiting())
             if not segments:
-                return
-            origin, pieces = self._context.journal.published(segments, number, self._shared)
+                return own
+            origin, pieces = own.journal.published(segments, number, self._shared)
             if not self._archive.add(number, pieces):
                 origin = self._origin(number)
-            self._context.catalog.record_published(origin)
-            if origin.journal == self._own:
+            self._catalog.record_published(origin)
+            if origin.journal == self._own.id:
                 self._ends.append(origin)
-                self._published = max(self._published, origin.segment)
-                log.info("segment_published", segment=number, own_segments=segments)
-            else:
-                log.info("publication_recorded", segment=number, journal=origin.journal)
+            log.info("segment_published", segment=number, journal=origin.journal, last_own_segment=origin.segment)
 
     def _origin(self, number: int) -> Publication:
         """Return what the segment has that took this number."""
@@ -133,28 +174,45 @@ class Publisher:
             raise GatewayError(f"segment {number} of the archive says that it ends at {Position.unpack(origin.end)}")
         return origin
 
-    def _recorded(self) -> int:
-        """Return the last own segment that is published. Raises GatewayError if the own journal is no longer that of
-        this process."""
-        journals = {each.id: each for each in self._context.catalog.receiving_journals()}
-        if (own := journals.get(self._own)) is None:
+    def _recorded(self, own: _Own) -> _Own:
+        """Return a journal with the last segment that is published. Raises GatewayError if the journal of this process
+        is no longer its own."""
+        known = self._catalog.receiving_journal(own.id)
+        if known is None:
             raise GatewayError(
-                f"the journal {self._own} of this receiver was removed from the catalog: restart the receiver to have "
-                "its messages published"
+                f"the journal {own.id} of this receiver was removed from the catalog: restart the receiver to have its "
+                "messages published"
             )
-        if own.receiver != self._context.instance:
+        if own.journal is self._context.journal and known.receiver != self._context.instance:
             raise GatewayError(
-                f"{own.receiver} has opened the journal {self._own} of this receiver, in this folder or in a copy of "
+                f"{known.receiver} has opened the journal {own.id} of this receiver, in this folder or in a copy of "
                 "it: give each receiver a data folder of its own"
             )
-        return own.published
+        return own._replace(published=known.published)
 
-    def _waiting(self) -> list[Segment]:
-        return [
-            segment
-            for segment in self._context.journal.segments()
-            if segment.sealed_at is not None and segment.number > self._published
-        ]
+    def _away(self) -> list[str]:
+        """Show that this receiver is at work. Return the journals of receivers without a disk that are away."""
+        own = self._catalog.receiving_journal(self._own.id)
+        if own is not None and own.has_left:
+            log.warning("receiver_rejoined", journal=own.id, reason="it had been made to leave")
+            self._join()
+        self._catalog.see(self._own.id)
+        self._looked_at = monotonic()
+        left = (each for each in self._catalog.receiving_journals() if each.in_archive and each.id != self._own.id)
+        return [each.id for each in left if each.silent > TAKEN_OVER_SECONDS * 1e6]
+
+    def _take_over(self, journal: str) -> None:
+        """Publish what a receiver has left that is away, and let it add nothing more."""
+        place = plugins.object_journal().place(self._context.settings.journal.archive_url or "", journal)
+        left = plugins.archive()(place, self._context.settings.data / "receiving-cache")
+        own = self._publish(_Own(left, journal))
+        if not left.fence(own.published):
+            return  # it has just added a segment: the next look finds that
+        for segment in left.segments():
+            if segment.number <= own.published:
+                left.remove(segment.number)
+        self._catalog.leave(journal)
+        log.warning("receiver_replaced", journal=journal, last_own_segment=own.published)
 
 
 def archived_journal(archive: JournalArchive) -> ArchivedJournal:

@@ -21,8 +21,8 @@ from app.framing.registry import traits
 from app.model.errors import DamagedError
 from app.model.message import GAP, UNREADABLE, PhysicalMessage, Position
 from app.observe import logger
-from app.ports import Journal, Receiver, messages_of
-from app.service.context import ReceiverContext
+from app.ports import Receiver, WritableJournal, messages_of
+from app.service.context import WriterContext
 
 log = logger(__name__)
 
@@ -35,7 +35,7 @@ Wanted = Callable[[Position, PhysicalMessage], bool]
 """A function that tells whether a message of a source, here without its body, must be read again."""
 
 
-def resume_numbering(context: ReceiverContext, receivers: Mapping[str, Receiver], arrivals: ArrivalsBySource) -> None:
+def resume_numbering(context: WriterContext, receivers: Mapping[str, Receiver], arrivals: ArrivalsBySource) -> None:
     """Have numbering continue behind the journal. Call it before anything is received, and when the catalog includes
     what an earlier process has assembled."""
     for name, receiver in receivers.items():
@@ -55,7 +55,7 @@ def resume_numbering(context: ReceiverContext, receivers: Mapping[str, Receiver]
         log.info("numbering_begun", source=name, continues=continues)
 
 
-def _continue(context: ReceiverContext, source: str, arrivals: ArrivalsBySource) -> None:
+def _continue(context: WriterContext, source: str, arrivals: ArrivalsBySource) -> None:
     """Have messages of what is open numbered again, and all messages that the catalog does not include yet."""
     included = context.catalog.progress()
     behind = _BEGINNING
@@ -72,7 +72,7 @@ def _continue(context: ReceiverContext, source: str, arrivals: ArrivalsBySource)
     arrivals.resume(_messages(context.journal, source, first, is_wanted))
 
 
-def _newest(journal: Journal, source: str) -> Iterator[PhysicalMessage]:
+def _newest(journal: WritableJournal, source: str) -> Iterator[PhysicalMessage]:
     """Yield the messages of a source without their bodies, the newest first, up to the first damage."""
     left = MOST_BATCHES
     for segment in reversed(journal.segments()):
@@ -87,7 +87,7 @@ def _newest(journal: Journal, source: str) -> Iterator[PhysicalMessage]:
             return
 
 
-def _messages(journal: Journal, source: str, first: Position, is_wanted: Wanted) -> Iterator[PhysicalMessage]:
+def _messages(journal: WritableJournal, source: str, first: Position, is_wanted: Wanted) -> Iterator[PhysicalMessage]:
     """Yield messages of a source from a position on, in the journal's order.
 
     A lost batch is a message without a source. Of a message that is not wanted and reports a gap, only the gap is
@@ -105,7 +105,7 @@ def _messages(journal: Journal, source: str, first: Position, is_wanted: Wanted)
 
 
 def _of_batch(
-    journal: Journal, segment: int, batch: int, source: str, first: Position, is_wanted: Wanted
+    journal: WritableJournal, segment: int, batch: int, source: str, first: Position, is_wanted: Wanted
 ) -> list[PhysicalMessage]:
     try:
         found = _of_source(journal, segment, batch, source)
@@ -120,7 +120,9 @@ def _of_batch(
         return [PhysicalMessage("", UNREADABLE)]
 
 
-def _of_source(journal: Journal, segment: int, batch: int, source: str) -> list[tuple[Position, PhysicalMessage]]:
+def _of_source(
+    journal: WritableJournal, segment: int, batch: int, source: str
+) -> list[tuple[Position, PhysicalMessage]]:
     """Return the messages of a source in a batch, without their bodies. Raises KeyError and DamagedError."""
     columns = journal.descriptors(segment, batch)
     rows = pc.indices_nonzero(pc.equal(columns.column("source"), pa.scalar(source)))

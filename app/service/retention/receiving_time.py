@@ -3,7 +3,8 @@
 A source can receive while it is connected and up to date. It is up to date once it has been connected for
 `SETTLING_SECONDS` and has brought nothing for `IDLE_SECONDS`: then the broker holds nothing back. A source that is
 never idle counts as up to date after a connection as long as `expiry.unfinished`. All this begins anew when the
-connection is lost, or when a limit stops receiving.
+connection is lost, or when a limit stops receiving. Several paths of the same messages (`same_as`) are one source here,
+which can receive while each of them can.
 
 Time is taken from the monotonic clock, in steps of at most `LONGEST_STEP`, so that a stopped process counts nothing. A
 step counts only after assembly has reached the journal's end at that step: messages that wait in the journal are not
@@ -25,7 +26,7 @@ from app.model.message import PhysicalMessage
 from app.model.records import ALONE, ReceivingMark
 from app.ports import Intake, Receiver
 from app.ports.catalog.receiving import ReceivingCatalog
-from app.service.context import ReceiverContext
+from app.service.context import WriterContext
 from app.settings import microseconds
 
 LONGEST_STEP = 10.0
@@ -111,6 +112,7 @@ class WatchedIntake:
 
     def __init__(self, intake: Intake, clock: Callable[[], float]) -> None:
         self._intake, self._clock = intake, clock
+        self.has_others = intake.has_others
         self._inside = 0
         self._lock = Lock()
         self.heard_at = clock()
@@ -193,7 +195,7 @@ class ReceivingTime:
 
     def __init__(
         self,
-        context: ReceiverContext,
+        context: WriterContext,
         receivers: Mapping[str, Receiver],
         holding: Callable[[], str | None] = lambda: None,
         place: Callable[[int], Reached | None] = lambda position: Reached(position, position),
@@ -201,6 +203,7 @@ class ReceivingTime:
     ) -> None:
         self._context, self._holding, self._place, self._journal = context, holding, place, journal
         self._sources = {name: _Source(receiver) for name, receiver in receivers.items()}
+        self._names = {name: context.settings.named(name) for name in receivers}
         self._longest = context.settings.expiry.unfinished.total_seconds()
         self._counted = context.catalog.receiving_time().get(journal, {})
         self._marks = _by_source(context.catalog.receiving_marks()).get(journal, {})
@@ -208,7 +211,7 @@ class ReceivingTime:
         self._new_marks: list[ReceivingMark] = []
         self._lock, self._stepping = Lock(), Lock()
         self._last = self._saved_at = context.clock.monotonic()
-        for name in receivers:
+        for name in {*self._names.values()}:
             context.metrics.receiving_seconds.labels(name).set_function(partial(self._seconds, name))
 
     def intake(self, source: str, intake: Intake) -> Intake:
@@ -239,9 +242,10 @@ class ReceivingTime:
             passed = max(0, int(min(now - self._last, LONGEST_STEP) * 1e6))
             self._last = now
             holding = self._holding() is not None
-            can = [name for name, source in self._sources.items() if source.can_receive(now, holding, self._longest)]
+            can = {name: source.can_receive(now, holding, self._longest) for name, source in self._sources.items()}
+            cannot = {self._names[name] for name, is_able in can.items() if not is_able}
             end = self._context.journal.end()
-            times = dict.fromkeys(can, passed)
+            times = dict.fromkeys({*self._names.values()} - cannot, passed)
             if len(self._waiting) >= STEPS_WAITING:
                 earlier = self._waiting.pop().times
                 times = {name: earlier.get(name, 0) + times.get(name, 0) for name in earlier | times}

@@ -12,6 +12,7 @@ from app.service.content.settling import Settler
 from app.service.context import Between, ServiceContext
 from app.service.events.event_log import log_events
 from app.service.events.event_reader import EventReader
+from app.service.monitoring.receivers_away import LOOK_SECONDS, ReceiversAway
 from app.service.repair.healing import Healer, Reading
 from app.service.repair.recorder import Recorder
 from app.service.repair.scrubber import Scrubber
@@ -66,6 +67,10 @@ class KeepingTerm:
             self._assembly = Following(context, healer.put, stop)
             between = self._assembly.between
             assembling = [*self._assembly.workers, every(1.0, "heal", healer.step)]
+        self._away: ReceiversAway | None = None
+        if context.settings.journal.shared:
+            self._away = ReceiversAway(context)
+            assembling.append(every(LOOK_SECONDS, "receivers", self._away.look))
         sweeper = Sweeper(context, parts.times, between)
         self.workers = [
             every(1.0, "record", self.recorder.attempt),
@@ -99,6 +104,8 @@ class KeepingTerm:
         self._context.notifier.notify()
         for worker in self.workers:
             worker.join(longest)
+        if self._away is not None:
+            self._away.end()
         self._parts.events.leave(self._logged)
 
     def checks(self) -> dict[str, dict[str, Any]]:
@@ -109,6 +116,7 @@ class KeepingTerm:
             "settling": self._settler.check(),
             "tables": self._upkeep.check(),
             **({} if self._assembly is None else {"assembly": self._assembly.check()}),
+            **({} if self._away is None else {"receivers": self._away.check()}),
             **self.webhooks.checks(),
         }
 

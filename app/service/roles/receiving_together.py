@@ -4,7 +4,7 @@ A message is acknowledged once it is in the receiver's own journal, on its disk.
 (`app.service.receiving.publishing`). The keeper, or a job on Spark, assembles what is there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from threading import Event
 from typing import Any
@@ -13,10 +13,10 @@ from app.model.errors import GatewayError
 from app.observe import logger
 from app.ports import Receiver
 from app.service.assembling.assembly_hosts import AssembledElsewhere
-from app.service.context import ArchiveContext, Change, ReceiverContext, at_once
+from app.service.context import ArchiveContext, Change, WriterContext, at_once
 from app.service.quarantine.replays import Replayer
 from app.service.receiving.ownership import require_journal
-from app.service.receiving.publishing import Publisher, archived_journal
+from app.service.receiving.publishing import Publisher
 from app.service.retention.receiving_time import SavedReceivingTime
 from app.service.stream import Stream
 from app.service.threads import Worker, periodic
@@ -32,16 +32,21 @@ STOP_SECONDS = 20.0
 
 
 class ReceivingTogether:
-    """Receives into the journal of `own`. `context` has the journal that all receivers share: the archive."""
+    """Receives into the journal of `own`. `context` has the journal that all receivers share: the archive. `taken` is
+    called when another receiver has taken over; nothing may be acknowledged any more."""
 
     def __init__(
-        self, context: ArchiveContext, own: ReceiverContext, receivers: Mapping[str, Receiver], stop: Event
+        self,
+        context: ArchiveContext,
+        own: WriterContext,
+        receivers: Mapping[str, Receiver],
+        stop: Event,
+        taken: Callable[[str], object],
     ) -> None:
         self._context, self._own, self.receivers = context, own, receivers
+        self._stop, self._taken = stop, taken
         archive, journal, catalog = context.journal, own.journal, context.catalog
-        archived = archived_journal(archive)
-        shared = catalog.join(journal.identity(), context.instance, receivers, archived, context.clock.now())
-        self._publisher = Publisher(own, archive, shared)
+        self._publisher = Publisher(own, archive, {own.settings.named(name) for name in receivers})
         # In an older copy of the journal, or if it has lost its end, new messages must not be taken for published ones.
         journal.reserve(self._publisher.last_published())
         place, journal_id = self._publisher.place, journal.identity().id
@@ -53,7 +58,7 @@ class ReceivingTogether:
         self._own_workers = [
             every(1.0, "receiving time", self.stream.times.step),
             every(UPKEEP_SECONDS, "seal", self._seal_old_segment),
-            every(PUBLISH_SECONDS, "publish", self._publisher.publish),
+            every(PUBLISH_SECONDS, "publish", self._publish),
             every(UPKEEP_SECONDS, "retire", self._retire),
             every(REPLAY_SECONDS, "replay", self._carry_out_replays),
         ]
@@ -81,7 +86,7 @@ class ReceivingTogether:
             worker.join(STOP_SECONDS)
         with suppress(GatewayError):  # the next process publishes it
             self._own.journal.seal()
-            self._publisher.publish()
+            self._publisher.leave()
         try:
             self.stream.times.step()
             self.stream.times.save()
@@ -99,6 +104,13 @@ class ReceivingTogether:
     def between(self, change: Change) -> None:
         """Make a change at once."""
         at_once(change)
+
+    def _publish(self) -> None:
+        """Publish what is sealed. A receiver that another one has taken over ends: brokers give what it has not
+        acknowledged to others, and its next process has another journal."""
+        self._publisher.publish()
+        if self.stream.backlog.is_stopping and not self._stop.is_set():
+            self._taken(self.stream.backlog.holding or "another receiver has taken over")
 
     def _seal_old_segment(self) -> None:
         age = int(self._own.settings.journal.segment_age.total_seconds() * 1e6)

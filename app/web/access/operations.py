@@ -88,6 +88,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "list_dead_letters": _OPERATE,
     "replay_dead_letters": _REPLAY,
     "delete_dead_letters": Operation(Scope.OPERATE, "delete"),
+    "list_receivers": Operation(Scope.ADMIN),
+    "forget_receiver": Operation(Scope.ADMIN, "forget"),
     "get_summary": _READ,
     "trace": _READ,
     "get_caller": Operation(None, any_scope=True),

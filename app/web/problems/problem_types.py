@@ -99,7 +99,8 @@ _TABLE = (
         "not-ended",
         409,
         "It has not ended",
-        "A delivery can be deleted when it has ended, a message after its attachments, which `attachments` lists.",
+        "A delivery can be deleted when it has ended, a message after its attachments, which `attachments` lists. A "
+        "receiver can be forgotten when it has not been seen for a minute.",
     ),
     ProblemType(
         "wrong-state",

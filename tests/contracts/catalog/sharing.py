@@ -6,7 +6,6 @@ from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import ALONE, Checkpoint, JournalIdentity, Publication, ReceivingMark
 from app.ports import ArchivedJournal, Catalog
-from app.ports.catalog.shared_journal import ReceivingJournal
 from tests.contracts.catalog.records import attachment, keep
 
 SHARED, FIRST, SECOND = (JournalIdentity(letter * 32, 1) for letter in "abc")
@@ -20,7 +19,7 @@ def at(segment: int, row: int = 4) -> int:
 
 def joined(catalog: Catalog, *journals: JournalIdentity, archived: ArchivedJournal = EMPTY) -> None:
     for number, journal in enumerate(journals):
-        assert catalog.join(journal, f"receiver {number}", SOURCES, archived, 5) == SHARED
+        assert catalog.join(journal, f"receiver {number}", SOURCES, archived) == SHARED
 
 
 def published(catalog: Catalog) -> dict[str, int]:
@@ -35,11 +34,10 @@ class Sharing:
         joined(catalog, FIRST)
         assert catalog.journal_identity() == SHARED
         other = EMPTY._replace(journal=JournalIdentity("d" * 32, 1))
-        assert catalog.join(SECOND, "receiver 1", SOURCES, other, 6) == SHARED, "the catalog is of one journal"
-        assert catalog.receiving_journals() == [
-            ReceivingJournal(FIRST.id, "receiver 0", 0, 5, 5),
-            ReceivingJournal(SECOND.id, "receiver 1", 0, 6, 6),
-        ]
+        assert catalog.join(SECOND, "receiver 1", SOURCES, other) == SHARED, "the catalog is of one journal"
+        found = catalog.receiving_journals()
+        assert [(each.id, each.receiver) for each in found] == [(FIRST.id, "receiver 0"), (SECOND.id, "receiver 1")]
+        assert [(each.published, each.in_archive, each.has_left) for each in found] == [(0, False, False)] * 2
         catalog.record_published(Publication(FIRST.id, 3, at(1)))
         joined(catalog, FIRST._replace(epoch=2))
         assert published(catalog) == {FIRST.id: 3, SECOND.id: 0}
@@ -92,12 +90,12 @@ class Sharing:
             mark = ReceivingMark("quay", counted - 1, counted, journal.id)
             catalog.save_receiving_time({"quay": counted}, [mark], {}, journal.id)
         third = JournalIdentity("e" * 32, 1)
-        catalog.join(third, "receiver 3", ("quay", "crane"), EMPTY, 7)
+        catalog.join(third, "receiver 3", ("quay", "crane"), EMPTY)
         assert catalog.receiving_time()[third.id] == {"quay": 50, "crane": 0}
         assert catalog.receiving_marks()[-1] == ReceivingMark("quay", 49, 50, third.id)
-        catalog.join(third, "receiver 3", ("quay", "crane", "pier"), EMPTY, 8)
+        catalog.join(third, "receiver 3", ("quay", "crane", "pier"), EMPTY)
         assert catalog.receiving_time()[third.id] == {"quay": 50, "crane": 0, "pier": 0}
-        catalog.join(third, "receiver 3", (), EMPTY, 9)
+        catalog.join(third, "receiver 3", (), EMPTY)
         assert catalog.receiving_time()[third.id] == {"crane": 0, "pier": 0}, "others receive from quay, without it"
         assert [each.journal for each in catalog.receiving_marks()] == [FIRST.id, SECOND.id]
 
@@ -115,6 +113,26 @@ class Sharing:
         joined(catalog, FIRST, archived=ArchivedJournal(SHARED, 0, 1))
         assert catalog.published() == at(1), "the journal continues after all have left"
 
+    def test_whoever_has_left_is_known_and_joins_again(self, catalog: Catalog) -> None:
+        catalog.join(FIRST, "receiver", SOURCES, EMPTY, in_archive=True)
+        catalog.record_published(Publication(FIRST.id, 3, at(1)))
+        catalog.leave(FIRST.id)
+        known = catalog.receiving_journal(FIRST.id)
+        assert known is not None
+        assert (known.published, known.in_archive, known.has_left) == (3, True, True)
+        joined(catalog, FIRST)
+        assert published(catalog) == {FIRST.id: 3}
+        assert catalog.receiving_journal(SECOND.id) is None
+
+    def test_a_receiver_is_seen(self, catalog: Catalog) -> None:
+        joined(catalog, FIRST)
+        before = catalog.receiving_journals()[0]
+        catalog.see(FIRST.id)
+        seen = catalog.receiving_journals()[0]
+        assert seen.seen_at >= before.seen_at == before.opened_at
+        assert not seen.is_away
+        assert seen._replace(silent=61_000_000).is_away
+
     def test_what_has_expired_is_kept_for_as_long_after_one_has_left(self, catalog: Catalog) -> None:
         joined(catalog, FIRST, SECOND)
         for journal, counted in ((FIRST, 100), (SECOND, 400)):
@@ -124,9 +142,3 @@ class Sharing:
         catalog.leave(FIRST.id)
         assert catalog.expired_before("quay", 389, 9) == [], "90 was 10 before the time that counted, and is"
         assert [each.id for each in catalog.expired_before("quay", 390, 9)] == ["a1"]
-
-    def test_a_receiver_is_seen_when_it_saves_its_time(self, catalog: Catalog) -> None:
-        joined(catalog, FIRST, SECOND)
-        catalog.save_receiving_time({}, [], {}, FIRST.id)
-        seen = {each.id: each.seen_at for each in catalog.receiving_journals()}
-        assert (seen[FIRST.id] > 5, seen[SECOND.id]) == (True, 5)

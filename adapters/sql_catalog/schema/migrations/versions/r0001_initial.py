@@ -385,6 +385,8 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
         sa.Column("published", sa.BigInteger(), nullable=False, comment="its last segment that the shared journal has"),
         sa.Column("opened_at", sa.BigInteger(), nullable=False),
         sa.Column("seen_at", sa.BigInteger(), nullable=False, comment="when it counted its receiving time last"),
+        sa.Column("in_archive", sa.Boolean(), nullable=False, comment="its segments are in the place of the archive"),
+        sa.Column("has_left", sa.Boolean(), nullable=False, comment="it does not come back: nothing waits for it"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_receiving_journals")),
         comment="the own journals of receivers that share one",
     )

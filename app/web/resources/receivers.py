@@ -1,0 +1,67 @@
+"""Receivers that share a journal: what has been published of each, and forgetting one that does not come back."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path
+from pydantic import BaseModel, Field
+
+from app.model.times import to_time
+from app.ports.catalog.shared_journal import ReceivingJournal
+from app.web.dependencies.caller import CallerDep, require_unlimited
+from app.web.dependencies.request_gateway import GatewayDep
+from app.web.problems import Problem, responses
+from app.web.resources.schemas import PageView
+
+
+class ReceiverView(BaseModel):
+    """One of several receivers, by its own journal."""
+
+    journal: str = Field(description="identifier of its own journal")
+    receiver: str = Field(description="name of the process that opened this journal last")
+    published: int = Field(description="the last of its segments that the shared journal has; 0 before the first")
+    opened_at: datetime = Field(description="when this process opened it")
+    seen_at: datetime = Field(description="when the receiver was seen last, as it is every ten seconds")
+    away: bool = Field(description="whether it has not been seen for a minute")
+
+    @classmethod
+    def of(cls, found: ReceivingJournal) -> "ReceiverView":
+        return cls(
+            journal=found.id,
+            receiver=found.receiver,
+            published=found.published,
+            opened_at=to_time(found.opened_at),
+            seen_at=to_time(found.seen_at),
+            away=found.is_away,
+        )
+
+
+Journal = Annotated[str, Path(description="identifier of its own journal", max_length=100)]
+
+router = APIRouter(prefix="/receivers", tags=["operations"], dependencies=[Depends(require_unlimited)])
+
+
+@router.get("", operation_id="list_receivers")
+def list_receivers(gateway: GatewayDep) -> PageView[ReceiverView]:
+    """List the receivers that share a journal, by their own journals. A gateway that receives alone has none."""
+    return PageView(items=[ReceiverView.of(each) for each in gateway.catalog.receiving_journals()], next=None)
+
+
+@router.delete(
+    "/{journal}",
+    operation_id="forget_receiver",
+    status_code=204,
+    responses=responses("not-found", "not-ended", "invalid"),
+)
+def forget_receiver(journal: Journal, gateway: GatewayDep, caller: CallerDep) -> None:
+    """Forget a receiver that does not come back: expiry waits for it no more, and it is not reported as away.
+
+    What it has acknowledged and not published stays missing. A receiver that comes back nevertheless joins again, and
+    publishes that.
+    """
+    caller.trail.details = {"journal": journal}
+    found = next((each for each in gateway.catalog.receiving_journals() if each.id == journal), None)
+    if found is not None and not found.is_away:
+        raise Problem("not-ended", f"the receiver {found.receiver} was seen less than a minute ago: end it first")
+    if not gateway.catalog.leave(journal):
+        raise Problem("not-found", f"there is no receiver with the journal {journal!r}")

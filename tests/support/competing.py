@@ -1,0 +1,176 @@
+"""Several receivers of the same queues of a queue manager and of the same groups of subscribers of a broker: their
+sources, what programs send there, and the checks of what is received."""
+
+from collections.abc import Callable
+from functools import partial
+from io import BytesIO
+from itertools import chain
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.model.message import PhysicalMessage
+from tests.support.division import TOPIC, Division
+from tests.support.gateway import GatewayProcess, mqtt_source
+from tests.support.group_loads import assert_groups
+from tests.support.loads import assert_received, table
+from tests.support.mosquitto import Mosquitto
+from tests.support.mq import mq_destination, mq_source, put
+from tests.support.mq_client import Sent, any_bodies, group
+from tests.support.mqi import load
+from tests.support.publish import publish
+from tests.support.queue_manager import QueueManager
+from tests.support.sas_client import Attached, Program, binary_file, data_set, disordered, message, text_file
+from tests.support.subscribe import subscribe
+
+QUEUE, GROUPS, ORDERS = "SAS.ATTACHMENTS", "GROUPS", "ORDERS"
+GROUP = f"$share/gateways/{TOPIC}"
+SHARED = "exclusive = false\nbatch_messages = 5\n"
+"""Units of work so small that several receivers have some of a few messages."""
+BYTES, ROWS, BODY_LIMIT = 20_000, 300, 2_000
+"""The size of each attachment, and the most of it in a message, so that it has a dozen parts and more."""
+PATIENCE = 120.0
+SOURCES = ("sas", "queue", "groups", "order")
+
+Send = Callable[[], None]
+
+
+Identity = tuple[str, bytes, int, int, bytes]
+"""What tells a message from others: its source, its correlid or its group and its place there, and its body."""
+
+
+def identity(source: str, sent: PhysicalMessage) -> Identity:
+    if source == "groups":
+        return source, sent.group_id, sent.msg_seq_number, sent.offset, bytes(sent.body)
+    return source, sent.correl_id, 0, 0, bytes(sent.body)
+
+
+def once(send: Send) -> None:
+    """Send something, without another attempt."""
+    send()
+
+
+class Competing:
+    """The queues and topics from which `receivers` receive, and all that was sent there."""
+
+    def __init__(self, broker: Mosquitto, manager: QueueManager, receivers: tuple[str, ...], random: Random) -> None:
+        self._broker, self._manager, self._receivers = broker, manager, receivers
+        self._pymqi, self._random = load("pymqi"), random
+        self._programs = {
+            "sas": Program(random, body_limit=BODY_LIMIT),
+            "queue": Program(random, ccsid=500, encoding=785, body_limit=BODY_LIMIT),
+        }
+        self.attachments: dict[str, list[Attached]] = {name: [] for name in self._programs}
+        self.groups: list[Sent] = []
+        self.needed: dict[tuple[str, Any], set[Identity]] = {}
+        """What has to come of each attachment, but tables."""
+        self.tables: list[pa.Table] = []
+        self.destination = mq_destination("order", manager, ORDERS, 'framing = "order_packet"\nbody_limit = 4096\n')
+        for queue in (QUEUE, GROUPS, ORDERS):
+            manager.define(queue, maxdepth=100_000)
+        for name in receivers:
+            subscribe(broker.port, name, GROUP, "5")
+
+    def sources(self, name: str) -> str:
+        """Return the tables of the sources of the process `name`."""
+        return (
+            mqtt_source("sas", self._broker.port, GROUP, client_id=name)
+            + mq_source("queue", self._manager, QUEUE, SHARED)
+            + mq_source("groups", self._manager, GROUPS, f'framing = "mq_group"\n{SHARED}')
+            + mq_source("order", self._manager, ORDERS, f'framing = "order_packet"\n{SHARED}')
+        )
+
+    @property
+    def count(self) -> int:
+        """The number of attachments that were sent."""
+        return len(self.sent)
+
+    @property
+    def sent(self) -> set[tuple[str, Any]]:
+        """Return the source of each attachment that was sent, and what identifies it there."""
+        named = {(source, each.definition.correl_id.hex()) for source, of in self.attachments.items() for each in of}
+        groups = {("groups", each.identifier.hex()) for each in self.groups}
+        return named | groups | {("order", each.num_rows) for each in self.tables}
+
+    def send(self, count: int, deliver: Callable[[Send], None] = once) -> int:
+        """Send so many attachments of each source but `order`, their messages in any order, some of them twice. Return
+        the number of messages. `deliver` may send them more than once."""
+        total = 0
+        for source, program in self._programs.items():
+            attachments = [_made(program, len(self.attachments[source]) + number) for number in range(count)]
+            self.attachments[source] += attachments
+            messages = [message(program, [each]) for each in attachments]
+            for attached, (header, _application, *parts) in zip(attachments, messages, strict=True):
+                needed = {identity(source, each) for each in (header, *parts)}
+                self.needed[source, attached.definition.correl_id.hex()] = needed
+            sent = disordered(chain.from_iterable(messages), self._random)
+            total += len(sent)
+            if source == "sas":
+                deliver(partial(publish, sent, self._broker.port, TOPIC, "5", matched=True))
+            else:
+                deliver(partial(put, self._pymqi, self._manager, QUEUE, sent))
+        groups = [
+            group(self._random, any_bodies(self._random, self._random.randbytes(BYTES), 20)) for _ in range(count)
+        ]
+        self.groups += groups
+        self.needed |= {
+            ("groups", one.identifier.hex()): {identity("groups", each) for each in one.messages} for one in groups
+        }
+        sent = disordered([each for one in groups for each in one.messages], self._random)
+        deliver(partial(put, self._pymqi, self._manager, GROUPS, sent))
+        return total + len(sent)
+
+    def order(self, gateway: GatewayProcess, deliver: Callable[[Send], None] = once) -> None:
+        """Have a gateway send a table as order packets. Each table has another number of rows."""
+        made = table(self._programs["sas"], ROWS + len(self.tables))
+        sink = pa.BufferOutputStream()
+        pq.write_table(made, sink)
+        name = f"T{len(self.tables)}"
+        self.tables.append(made)
+
+        def post() -> None:
+            files = {"file": (f"{name}.parquet", sink.getvalue().to_pybytes(), "application/vnd.apache.parquet")}
+            form, key = {"destination": "order"}, {"Idempotency-Key": name}
+            answer = gateway.client.post("/v1/messages", data=form, files=files, headers=key, timeout=PATIENCE)
+            answer.raise_for_status()
+
+        deliver(post)
+
+    def found(self, gateway: GatewayProcess) -> dict[tuple[str, Any], str]:
+        """Return the state of each attachment that a gateway has, by what identifies it."""
+        return {
+            (item["source"], item["observations"] if item["source"] == "order" else item["correl_id"]): item["state"]
+            for item in gateway.listing("/v1/attachments")
+        }
+
+    def assert_received(self, gateway: GatewayProcess) -> None:
+        """Assert that all that was sent is received once and unchanged, and nothing else is."""
+        for source, attachments in self.attachments.items():
+            assert_received(gateway, attachments, source=source)
+        assert_groups(gateway, self.groups, with_names=False)
+        received = {item["observations"]: item for item in gateway.listing("/v1/attachments", source="order")}
+        assert sorted(received) == [each.num_rows for each in self.tables]
+        for sent in self.tables:
+            path = f"/v1/attachments/{received[sent.num_rows]['id']}/content"
+            answer = gateway.client.get(path, params={"format": "parquet"}).raise_for_status()
+            assert pq.read_table(BytesIO(answer.content)).to_pydict() == sent.to_pydict()
+
+    def shares(self, division: Division) -> dict[tuple[str, str], int]:
+        """Return how many messages each receiver has received from each source since it was started."""
+        return {
+            (name, source): int(division[name].samples().total("messages_received_total", source=source))
+            for name in self._receivers
+            for source in SOURCES
+        }
+
+
+def _made(program: Program, number: int) -> Attached:
+    """Return a binary file, a text file or a data set in turn."""
+    content = program.random.randbytes(BYTES)
+    if number % 3 == 0:
+        return binary_file(program, f"file {number}", content)
+    if number % 3 == 1:
+        return text_file(program, f"text {number}", content.hex(sep="\n", bytes_per_sep=20).encode() + b"\n")
+    return data_set(program, "WORK", f"T{number}", table(program, ROWS))
