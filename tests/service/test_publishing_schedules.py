@@ -10,7 +10,7 @@ from app.model.records import Publication
 from app.service.receiving.publishing import Publisher
 from tests.support.publishing_schedules import STEP_CALLS, Wrong, schedules
 
-COUNT = 60
+COUNT = 100
 
 Run = Callable[[int], Counter[str]]
 

@@ -35,7 +35,7 @@ from app.service.receiving.publishing import Publisher
 from app.settings import Settings
 from app.testing.gateway_stages import ManualClock, migrated
 
-STEPS = 50
+STEPS = 30
 SOURCE = "orders"
 MEMORY = Path("/dev/shm")
 STEP_CALLS = ("published", "receiving_journal", "record_published", "add", "origin")
