@@ -16,6 +16,7 @@ from app.model.message import PhysicalMessage, Position
 from app.model.records import Extent, JournalIdentity
 from app.ports import JOURNAL_SCHEMA, Journal, JournalArchive
 from tests.contracts.journal import MESSAGES, messages_of
+from tests.support.length import examples
 
 SHARED = JournalIdentity("5" * 32, 7)
 
@@ -50,7 +51,7 @@ class ArchiveContract:
     def test_gives_back_what_the_journal_gave(self, archived: Archived) -> None:
         archive = archived.open()
 
-        @settings(max_examples=30, deadline=None)
+        @settings(max_examples=examples(15), deadline=None)
         @given(st.lists(MESSAGES, min_size=1, max_size=8))
         def check(messages: list[PhysicalMessage]) -> None:
             journal = archived.journal

@@ -354,6 +354,7 @@ def main() -> None:
             except Exception as error:  # noqa: BLE001 - said, and the next one is run
                 wrong += 1
                 sys.stdout.write(f"seed {seed}: {type(error).__name__}: {error}\n")
+                sys.stdout.flush()
                 seed += 1
     sys.stdout.write(f"{count} schedules, {wrong} wrong\n")
     sys.stdout.writelines(f"{number:8} {what}\n" for what, number in happened.most_common())

@@ -375,7 +375,7 @@ def test_a_broker_that_restarts_again_and_again_is_no_other_client(
     with Mosquitto(tmp_path) as broker:
         source = receiver(broker, topic, version=version)
         with capture_logs() as logs, receiving(source, Collector()):
-            for _ in range(6):
+            for _ in range(3):
                 end(broker)
                 until(lambda: not source.status()["connected"])
                 broker.start()
