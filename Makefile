@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CLIENT := clients/python/pyproject.toml
 ARGS ?=
-WORKERS ?= 3
+WORKERS ?= 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

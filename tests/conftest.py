@@ -1,5 +1,6 @@
 """The markers of tests and their order, the one Spark session of all tests, and logging as it was before each."""
 
+import gc
 import logging
 import os
 import sys
@@ -16,7 +17,7 @@ import pytest
 from xdist.scheduler import LoadGroupScheduling
 
 from app.pipeline.job.spark_session import SparkSettings, session
-from tests.support import azurite, brief_java, object_server
+from tests.support import azurite, brief_java, length, object_server
 from tests.support.postgresql import binaries, running_postgresql
 
 if TYPE_CHECKING:
@@ -29,10 +30,10 @@ os.environ.pop("COLUMNS", None)  # a worker process has one, and commands then p
 
 
 # How long an example takes says more about the machine than about the program. Each run draws other examples.
-hypothesis.settings.register_profile(
-    "tests", deadline=None, max_examples=50, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("tests")
+for name, examples in (("short", 30), ("long", 1000)):
+    hypothesis.settings.register_profile(
+        name, deadline=None, max_examples=examples, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
 
 STARTED_BY = {
     "broker": {"broker", "lasting", "library", "mq", "troubled"},
@@ -55,21 +56,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--seconds", type=float, help="run tests in the order given, and skip those after so many seconds")
     parser.addoption(
-        "--examples",
-        type=int,
-        default=1,
-        help="in tests/end_to_end/test_described_replicas.py, send so many requests of each operation",
-    )
-    parser.addoption(
-        "--every-change",
+        "--long",
         action="store_true",
-        help="in tests/evidence, try every change of what is sent in every dialect, which takes hours",
+        help="kill, damage and draw hundreds of times where a few times are the rule, which takes hours for all tests",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    length.IS_LONG = config.getoption("long")
+    hypothesis.settings.load_profile("long" if length.IS_LONG else "short")
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was imported and collected out of all further searches for garbage."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test by what it starts, and begin with the longest files, so that no worker is left alone with one."""
     for item in items:
+        if length.IS_LONG:
+            item.add_marker(pytest.mark.timeout(0), append=False)
         fixtures = set(getattr(item, "fixturenames", ()))
         for marker in [marker for marker, starting in STARTED_BY.items() if fixtures & starting]:
             item.add_marker(marker)

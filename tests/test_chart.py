@@ -243,8 +243,9 @@ def test_kubernetes_knows_every_field_of_a_divided_release() -> None:
     pods = [each["spec"]["template"] for each in manifests if each["kind"] in ("StatefulSet", "Deployment")]
     assert len(pods) == 3
     scraped = only(manifests, "Service", f"{NAME}-metrics")
-    watched = only(manifests, "ServiceMonitor")["spec"]["selector"]["matchLabels"]
-    assert watched.items() <= scraped["metadata"]["labels"].items()
+    monitor = only(manifests, "ServiceMonitor")["spec"]
+    assert monitor["selector"]["matchLabels"].items() <= scraped["metadata"]["labels"].items()
+    assert scraped["metadata"]["labels"][monitor["jobLabel"]] == NAME, "the job that alerts ask for"
     allowed = only(manifests, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"]
     for pod in pods:
         labels = pod["metadata"]["labels"].items()
@@ -277,6 +278,125 @@ def test_each_process_accepts_the_configuration_of_a_divided_release(
         monkeypatch.setenv("ATTACHMENT_GATEWAY_ROLES", json.dumps(given))
         monkeypatch.setenv("ATTACHMENT_GATEWAY_STANDBY__NAMESPACE", "prod")
         assert sorted(load(path).roles) == sorted(given)
+
+
+ORDERS = {"transport": "mqtt", "url": "mqtt://broker", "topic": "orders"}
+ORDERS_TOGETHER = {"transport": "mqtt", "url": "mqtts://broker:8883", "topic": ["$share/gateways/orders/#"]}
+SAS_TOGETHER = {"transport": "ibm_mq", "queue": "SAS.ATTACHMENTS", "exclusive": False}
+TOGETHER: dict[str, Any] = {
+    "receivers": {"replicas": 3},
+    "settings": DIVIDED["settings"] | {"sources": {"orders": ORDERS_TOGETHER, "sas": SAS_TOGETHER}},
+}
+RECEIVER = f"{NAME}-receiver"
+
+
+def together(**sources: dict[str, Any]) -> dict[str, Any]:
+    return {**TOGETHER["settings"], "sources": sources}
+
+
+@pytest.mark.parametrize(
+    ("web", "keepers", "own"),
+    [(0, 0, ["serve", "keep"]), (3, 0, ["keep"]), (0, 2, ["serve"]), (3, 2, None)],
+)
+def test_receivers_only_receive_and_the_gateways_pod_does_the_rest(
+    web: int, keepers: int, own: list[str] | None
+) -> None:
+    manifests = rendered(TOGETHER | {"web": {"replicas": web}, "keepers": {"replicas": keepers}})
+    assert roles(manifests, "StatefulSet", RECEIVER) == ["receive"]
+    sets = {each["metadata"]["name"] for each in manifests if each["kind"] == "StatefulSet"}
+    claims = [each for each in manifests if each["kind"] == "PersistentVolumeClaim"]
+    assert (sets, len(claims)) == (({RECEIVER}, 0) if own is None else ({RECEIVER, NAME}, 1))
+    if own is not None:
+        assert roles(manifests, "StatefulSet", NAME) == own
+    configured = tomllib.loads(only(manifests, "ConfigMap")["data"]["gateway.toml"])
+    assert configured["journal"] == {"archive_url": "s3://gateway/journal", "shared": True}
+    selector = only(manifests, "Service")["spec"]["selector"].items()
+    serving = only(manifests, "Deployment", f"{NAME}-web") if web else only(manifests, "StatefulSet")
+    assert selector <= serving["spec"]["template"]["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("spark", [False, True], ids=["keepers assemble", "Spark assembles"])
+def test_kubernetes_knows_every_field_of_a_release_with_receivers(spark: bool) -> None:
+    values = EVERYTHING | DIVIDED | TOGETHER | {"assembler": "embedded"}
+    if spark:
+        settings = {**UNSHARED, **TOGETHER["settings"]}
+        values |= {"assembler": "spark", "settings": settings}
+        values["pipeline"] = EVERYTHING["pipeline"] | {"sharesVolume": False}
+    manifests = rendered(values)
+    for manifest in manifests:
+        with suppress(kubernetes_validate.utils.SchemaNotFoundError):
+            kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
+    spec = only(manifests, "StatefulSet", RECEIVER)["spec"]
+    (claim,) = spec["volumeClaimTemplates"]
+    assert claim["metadata"]["name"] in {each["name"] for each in container(manifests, name=RECEIVER)["volumeMounts"]}
+    assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]
+    assert set(spec["persistentVolumeClaimRetentionPolicy"].values()) == {"Retain"}
+    pod = spec["template"]
+    labels = pod["metadata"]["labels"].items()
+    assert spec["selector"]["matchLabels"].items() <= labels
+    budget = only(manifests, "PodDisruptionBudget", RECEIVER)["spec"]
+    assert budget == {"maxUnavailable": 1, "selector": spec["selector"]}
+    spread = pod["spec"]["topologySpreadConstraints"]
+    assert [each["topologyKey"] for each in spread] == ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]
+    assert all(each["labelSelector"]["matchLabels"].items() <= labels for each in spread)
+    assert pod["spec"]["terminationGracePeriodSeconds"] == 120
+    assert only(manifests, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"].items() <= labels
+    assert only(manifests, "Service", f"{NAME}-metrics")["spec"]["selector"].items() <= labels
+    driver = [each for each in manifests if each["metadata"]["name"] == f"{NAME}-pipeline"]
+    assert bool(driver) == spark
+
+
+def test_each_receiver_has_client_identifiers_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ORDERS_TOGETHER | {"client_id": "gateway"}
+    manifests = rendered(TOGETHER | {"settings": together(**{"orders": ORDERS_TOGETHER, "some-more.of": given})})
+    path = tmp_path / "gateway.toml"
+    path.write_text(only(manifests, "ConfigMap")["data"]["gateway.toml"])
+    monkeypatch.setenv("ATTACHMENT_GATEWAY_CATALOG__URL", "postgresql+psycopg://gateway@db/gateway")
+    path.write_text(path.read_text().replace('url_file = "/run/secrets/gateway/catalog"', ""))
+    names, *identifiers = container(manifests, name=RECEIVER)["env"]
+    assert names == {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    for pod in (f"{RECEIVER}-0", f"{RECEIVER}-1"):
+        for variable in identifiers:
+            monkeypatch.setenv(variable["name"], variable["value"].replace("$(POD_NAME)", pod))
+        found = {name: source.options for name, source in load(path).sources.items()}
+        assert {name: getattr(options, "client_id", None) for name, options in found.items()} == {
+            "orders": f"{pod}-orders",
+            "some-more.of": f"gateway-{pod}",
+        }
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"settings": {**TOGETHER["settings"], "catalog": {"url": "sqlite:////data/catalog"}}}, "PostgreSQL"),
+        ({"settings": {**TOGETHER["settings"], "journal": {}}}, r"settings\.journal\.archive_url"),
+        ({"settings": {**TOGETHER["settings"], "content": {}}}, r"settings\.content\.url"),
+        ({"replicas": 2, "persistence": {"accessModes": ["ReadWriteMany"]}}, "exclude each other"),
+        ({"settings": {**TOGETHER["settings"], "standby": {"lease": "x"}}}, "exclude each other"),
+        (BESIDE | {"settings": UNSHARED | TOGETHER["settings"]}, "sharesVolume false"),
+        ({"settings": together(o={**ORDERS, "topic": "orders"})}, r"\$share/gateways/orders"),
+        ({"settings": together(o={**ORDERS, "topic": ["$share/g/a", "b"]})}, r"\$share/gateways/b"),
+        ({"settings": together(Orders=ORDERS_TOGETHER)}, "use lower case"),
+        ({"settings": together(a__b=ORDERS_TOGETHER)}, "no two underscores"),
+        ({"settings": together(o=ORDERS_TOGETHER | {"framing": "sas_rendezvous"})}, "one receiver must get all"),
+        ({"settings": together(o={"transport": "rendezvous", "subject": "A"})}, "one receiver must get all"),
+        ({"settings": together(o={"transport": "ibm_mq", "queue": "Q"})}, "set exclusive to false"),
+        ({"settings": together(o={**SAS_TOGETHER, "exclusive": True})}, "set exclusive to false"),
+        ({"receivers": {"persistence": {"accessModes": ["ReadWriteMany"]}}}, "accessModes"),
+        ({"receivers": {"replicas": -1}}, "replicas"),
+    ],
+)
+def test_receivers_that_would_not_work_are_refused(values: dict[str, Any], why: str) -> None:
+    with pytest.raises(helm().HelmError, match=why):
+        rendered({**TOGETHER, **values})
+
+
+def test_a_queue_with_several_connections_and_one_receiver_of_a_topic_are_not_refused() -> None:
+    settings = together(o={"transport": "ibm_mq", "queue": "Q", "connections": 2}, m={**ORDERS, "topic": "orders"})
+    manifests = rendered({"receivers": {"replicas": 1}, "settings": settings})
+    assert only(manifests, "StatefulSet", RECEIVER)["spec"]["replicas"] == 1
+    with pytest.raises(helm().HelmError, match="every receiver would get every message"):
+        rendered({"receivers": {"replicas": None}, "settings": settings})
 
 
 def test_one_gateway_gets_no_token_of_kubernetes(everything: list[Manifest]) -> None:
@@ -327,10 +447,12 @@ def test_every_reference_between_manifests_leads_somewhere(everything: list[Mani
 @pytest.mark.parametrize("length", [30, 47, 53])
 def test_long_names_of_a_release_leave_room_for_what_kubernetes_adds(length: int) -> None:
     """Pods of a StatefulSet have a label of its name, a dash and up to ten digits, at most 63 characters."""
-    made = helm().Chart.load(str(FOLDER)).render(EVERYTHING, name="r" * length, namespace=NAMESPACE)
-    manifests = [each for text in made.values() if "kind:" in text for each in yaml.safe_load_all(text) if each]
+    chart = helm().Chart.load(str(FOLDER))
+    made = [chart.render(values, name="r" * length, namespace=NAMESPACE) for values in (EVERYTHING, TOGETHER)]
+    texts = [text for each in made for text in each.values() if "kind:" in text]
+    manifests = [each for text in texts for each in yaml.safe_load_all(text) if each]
     sets = [each["metadata"]["name"] for each in manifests if each["kind"] == "StatefulSet"]
-    assert len(set(sets)) == 2
+    assert len(set(sets)) == 3
     assert max(map(len, sets)) <= 52
     (executors,) = [each for each in manifests if "executor.yaml" in each.get("data", ())]
     executor = yaml.safe_load(executors["data"]["executor.yaml"])
@@ -517,9 +639,6 @@ def test_every_table_refuses_unknown_keys_and_secrets() -> None:
                     assert "hunter2" not in told
     assert len(found) > 20
     assert secrets > 8
-
-
-ORDERS = {"transport": "mqtt", "url": "mqtt://broker", "topic": "orders"}
 
 
 @pytest.mark.parametrize(
@@ -719,9 +838,12 @@ def test_values_that_mean_nothing_are_refused_by_name(values: dict[str, Any], na
 
 
 def test_examples_for_keda_name_what_the_chart_makes() -> None:
-    """Of a release named `gateway`, and what can scale: the gateway and the job from 0 to 1, Spark's own workers."""
+    """Of a release named `gateway`, and what can scale: the gateway and the job from 0 to 1, receivers, Spark's own
+    workers."""
     manifests = rendered(BESIDE | {"replicas": None, "pipeline": {"replicas": None}})
     made = {(each["kind"], each["metadata"]["name"]): each for each in manifests}
+    several = rendered(TOGETHER | {"receivers": {"replicas": None}})
+    made |= {(each["kind"], each["metadata"]["name"]): each for each in several if RECEIVER in each["metadata"]["name"]}
     scaled = {}
     for path in (ROOT / "deploy" / "kubernetes").glob("*.yaml"):
         for each in yaml.safe_load_all(path.read_text()):
@@ -733,7 +855,7 @@ def test_examples_for_keda_name_what_the_chart_makes() -> None:
                     check_expression(trigger["metadata"].get("query", "vector(1)"))
             elif each["kind"] != "TriggerAuthentication":
                 kubernetes_validate.validate(each, KUBERNETES, strict=True)
-    assert scaled == {NAME: (0, 1), f"{NAME}-pipeline": (0, 1)}
+    assert scaled == {NAME: (0, 1), f"{NAME}-pipeline": (0, 1), RECEIVER: (1, 4)}
 
 
 # --- alerts and dashboards --------------------------------------------------------------------------------------------

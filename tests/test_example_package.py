@@ -21,6 +21,7 @@ EXAMPLE = ROOT / "docs" / "examples" / "framing"
 PAGE = ROOT / "docs" / "framings.md"
 SHOWN = {"pyproject.toml", "gateway_example/numbered.py", "test_contracts.py", "conftest.py"}
 """The files of the example that the page repeats."""
+LOCAL = ("--master", "local[2]", "--memory", "1g", "--partitions", "2")
 FILES = {
     "empty.txt": b"",
     "lines.txt": "eine Zeile mit Umlauten: äöü\n".encode() * 9000,
@@ -104,7 +105,7 @@ def test_a_gateway_sends_and_receives_with_it_and_spark_finds_the_same(
     python: Path, received: Path, tmp_path: Path
 ) -> None:
     journal, result = received / "var" / "journal", tmp_path / "result"
-    done = run(python, "-m", "app", "pipeline", "batch", journal, "--out", result)
+    done = run(python, "-m", "app", "pipeline", "batch", journal, "--out", result, *LOCAL)
     assert done.returncode == 0, done.stderr
     rows = DeltaTable(result / "tables" / "files").to_pyarrow_table().to_pylist()
     assert {row["name"]: row["sha256"] for row in rows} == {name: sha256(FILES[name]).hexdigest() for name in FILES}

@@ -385,6 +385,40 @@ def test_a_divided_gateway_needs_places_that_all_processes_reach(file: Path, tex
     assert why in problems(file, text)[""]
 
 
+TOGETHER = SHARED + PLACES + "shared = true\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (PLACES + "shared = true\n", "journal.shared needs catalog.url of a PostgreSQL"),
+        (SHARED + "[journal]\nshared = true\n", "journal.shared needs content.url and journal.archive_url"),
+        (TOGETHER + '[standby]\nlease = "gateway"\nnamespace = "prod"\n', "exclude each other"),
+    ],
+)
+def test_receivers_with_one_journal_need_places_that_all_reach(file: Path, text: str, why: str) -> None:
+    assert why in problems(file, text)[""]
+
+
+@pytest.mark.process
+def test_receivers_share_only_sources_whose_messages_have_no_order(file: Path) -> None:
+    mqi.load("pymqi")
+    numbered = '[sources.rv]\ntransport = "rendezvous"\nframing = "sas_rendezvous"\nsubject = "SAS"\n'
+    over_mqtt = (
+        '[sources.over]\ntransport = "mqtt"\nframing = "sas_rendezvous"\nurl = "mqtt://b"\ntopic = "$share/g/t"\n'
+    )
+    alone = '[sources.mq]\ntransport = "ibm_mq"\nqueue = "Q"\n'
+    found = problems(file, TOGETHER + numbered + over_mqtt + alone)
+    assert found.keys() == {"sources.rv", "sources.over", "sources.mq"}
+    assert "sas_rendezvous are numbered in the order in which they arrive" in found["sources.rv"]
+    assert found["sources.mq"].endswith("set exclusive = false")
+    shared = '[sources.orders]\ntransport = "mqtt"\nurl = "mqtt://b"\ntopic = "$share/g/t"\n'
+    file.write_text(TOGETHER + shared + alone + "exclusive = false\n")
+    assert load(file).sources.keys() == {"orders", "mq"}
+    file.write_text(SHARED + PLACES + numbered + alone)
+    assert load(file).sources.keys() == {"rv", "mq"}, "a single receiver may have them"
+
+
 def test_roles_come_from_the_command_line_the_environment_or_the_file(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -395,6 +429,24 @@ def test_roles_come_from_the_command_line_the_environment_or_the_file(
     assert load(file, given={"roles": [Role.RECEIVE]}).roles == {Role.RECEIVE}
     monkeypatch.delenv("ATTACHMENT_GATEWAY_ROLES")
     assert {place.partition(".")[0] for place in problems(file, 'roles = ["web"]\n')} == {"roles"}
+
+
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [
+        ('same_as = "lost"', "must name another source"),
+        ('same_as = "second"', "must name another source"),
+        ('same_as = "third"', "must name another source"),
+        ('same_as = "orders"\nframing = "mq_group"', "has the framing mq_group"),
+        ('same_as = "orders"\nccsid = 37', "ccsid of sources.orders"),
+        ('same_as = "orders"\nframing = "sas_rendezvous"', "numbered by each source"),
+    ],
+)
+def test_a_second_path_is_read_as_the_first(file: Path, second: str, why: str) -> None:
+    others = "".join(f'[sources.{name}]\ntransport = "memory"\nqueue = "q"\n' for name in ("orders", "third"))
+    others += 'same_as = "orders"\n'
+    told = problems(file, f'{others}[sources.second]\ntransport = "memory"\nqueue = "q"\n{second}\n')
+    assert [each for each in told.values() if why in each] == [*told.values()]
 
 
 def test_segments_are_sealed_early_where_other_processes_read_them(file: Path) -> None:

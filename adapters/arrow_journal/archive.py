@@ -9,6 +9,7 @@ copies one into a folder must give it another name until it is complete.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -94,8 +95,25 @@ class ArrowArchive(PositionReader):
         return super().segments()
 
     def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
-        self.segments()
+        numbers = [segment.number for segment in self.segments()]
+        if after is not None:
+            numbers = [after.segment, *(number for number in numbers if number > after.segment)]
+        for before, number in pairwise(numbers):
+            for missing in range(before + 1, number):
+                self._look_for(missing, number)
         return super().replay(after)
+
+    def _look_for(self, missing: int, later: int) -> None:
+        """Look for a segment that was not listed, though a later one was: a listing may be late. Receivers use each
+        number, so that a segment before a published one must be there. Raises GatewayError if it is not."""
+        try:
+            self._found.setdefault(missing, self._storage.find(missing))
+        except KeyError:
+            if self.origin(later) is not None:
+                raise GatewayError(
+                    f"{self._storage.path(missing)} is missing, and there is {self._storage.path(later)}: put it back, "
+                    "so that its messages are not passed over"
+                ) from None
 
     def open_segment(self) -> OpenSegment | None:
         folder = local_folder(self._arguments[0])

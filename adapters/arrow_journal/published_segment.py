@@ -40,7 +40,7 @@ def end_of(segments: Sequence[SegmentFile], number: int) -> Position:
         rows = last.head(batches[-1] - 1).rows
     except DamagedError:
         rows = 1
-    return Position(number, sum(batches) - 1, max(rows, 1) - 1)
+    return Position(number, sum(batches) - 1, rows - 1)
 
 
 def _count(segment: SegmentFile) -> int:
@@ -67,8 +67,6 @@ def _batch(segment: SegmentFile, batch: int, place: Position, seed: int) -> Sequ
         encoded = encode(segment.messages(batch), place, seed)
         return encoded.buffers()
     head = segment.head(batch)
-    if not head.rows:
-        raise DamagedError("its bytes were damaged when the journal was opened")
     moved = bytearray(head.data)
     place_head(moved, head.rows, place, seed)
     return moved, data[len(moved) :]

@@ -19,6 +19,7 @@ class QueueWatch:
     authority to browse the age of the first message is unknown.
 
     `depth` is the number of messages on the queue, and `filled` its part of MAXDEPTH; both are None while unknown.
+    Other programs at the queue are warned of unless it `may_have_others`.
     """
 
     def __init__(self, settings: SourceSettings, log: Any) -> None:
@@ -28,6 +29,7 @@ class QueueWatch:
         self._too_long: dict[bytes, int] = {}
         self._may_inquire = self._may_browse = True
         self._first_put: int | None = None
+        self.may_have_others = settings.is_exclusive
         self.depth: int | None = None
         self.filled: float | None = None
 
@@ -47,7 +49,8 @@ class QueueWatch:
         if self._others:
             return (
                 f"other programs have the queue open to get from: {self._others}. The messages that they get are "
-                "missing here, so attachments stay incomplete; let only one source get from a queue"
+                "missing here, so attachments stay incomplete; let only one source get from a queue, or let receivers "
+                "have one journal (journal.shared)"
             )
         if self._stuck:
             return (
@@ -72,7 +75,7 @@ class QueueWatch:
             self._may_inquire = False
             return
         self.filled = depth / most if (most := session.max_depth()) else None
-        if not self._settings.is_exclusive:
+        if not self.may_have_others:
             open_inputs = session.open_inputs() or 0
             others = max(0, open_inputs - self._settings.connections)
             if others and others != self._others:

@@ -155,6 +155,7 @@ class _Worker:
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
         """Connect, receive and reconnect until `stop` is set."""
+        self.watch.may_have_others |= intake.has_others
         try:
             while not stop.is_set():
                 try:

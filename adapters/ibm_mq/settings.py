@@ -172,6 +172,13 @@ class SourceSettings(ConnectionSettings):
     def is_exclusive(self) -> bool:
         return self.connections == 1 if self.exclusive is None else self.exclusive
 
+    @property
+    def unshared(self) -> str | None:
+        """Return why other receivers cannot get from the queue, or None if they can."""
+        if not self.is_exclusive:
+            return None
+        return "the first receiver opens the queue exclusively, and no other can get from it; set exclusive = false"
+
     def places(self) -> "tuple[SourceSettings, ...]":
         """Return the settings of each queue that the source is received from. Raises ValueError for wrong ones."""
         if not self.queue_managers:

@@ -56,7 +56,8 @@ _SEND_RETAINED_IF_NEW, _NEVER_SEND_RETAINED = 1, 2
 
 _SHARED_RULE = (
     "{topics} is a shared subscription: the broker distributes its messages over all clients of the group. Only one "
-    "gateway may be in the group, since each attachment needs all of its parts in the same gateway"
+    "receiver may be in the group, since each attachment needs all of its parts in the same journal. Several receivers "
+    "may be in it if they have one journal (journal.shared)"
 )
 
 _QOS_0_LOST = "the broker keeps no messages of QoS 0 while the connection is broken"
@@ -92,6 +93,7 @@ class MqttReceiver:
         self._unacknowledged = 0
         self._state = ConnectionState(self._log)
         self._shared = [topic for topic in settings.topic if topic.startswith("$share/")]
+        self._warns_of_others = False
         self._backoff = Backoff(self._connector.log_in)
         self._soon_lost = 0
         self._steady_after = _STEADY_AFTER
@@ -106,10 +108,12 @@ class MqttReceiver:
     def status(self) -> dict[str, Any]:
         status = {**self._state.status, "broker": self._connector.broker, "unacknowledged": self._unacknowledged}
         status |= self._connector.log_in.status()
-        return {**status, "warning": _SHARED_RULE.format(topics=", ".join(self._shared))} if self._shared else status
+        warning = {"warning": _SHARED_RULE.format(topics=", ".join(self._shared))} if self._warns_of_others else {}
+        return {**status, **warning}
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
-        if self._shared:
+        self._warns_of_others = bool(self._shared) and not intake.has_others
+        if self._warns_of_others:
             self._log.warning("subscription_shared", topics=self._shared, rule=_SHARED_RULE.format(topics="its topic"))
         # Messages that an earlier intake accepted, and may not have written, are delivered again.
         is_resumed = self._resumed is not None

@@ -19,6 +19,7 @@ from app.cli import (
     list_commands,
     pipeline_command,
     profile_command,
+    receivers_command,
     repair_commands,
     rm_command,
     send_command,
@@ -85,6 +86,7 @@ application.command()(repair_commands.backup)
 application.command()(repair_commands.restore)
 application.add_typer(list_commands.quarantine, name="quarantine")
 application.add_typer(webhooks_command.webhooks, name="webhooks")
+application.add_typer(receivers_command.receivers, name="receivers")
 application.add_typer(tables_command.tables, name="tables")
 application.add_typer(config_command.config, name="config")
 application.add_typer(keys_command.keys, name="keys")

@@ -125,7 +125,11 @@ class ReplayReader(JournalReader, Protocol):
 
 class JournalArchive(ReplayReader, Protocol):
     """Sealed segments in a folder or an object store. Many processes may read an archive while the journal writes it.
-    Segments that appear after opening are found when they are requested."""
+    Segments that appear after opening are found when they are requested.
+
+    Segments that receivers have published use each number: `replay` raises GatewayError where one before them is
+    missing.
+    """
 
     def batch_sizes(self, segment: int) -> list[int]:
         """Return the size in bytes of each record batch of a segment, in order. Raises KeyError if the segment is

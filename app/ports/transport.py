@@ -12,7 +12,13 @@ from app.model.records import Subscribers
 
 
 class Intake(Protocol):
-    """Accepts the messages that a broker has delivered to a receiver."""
+    """Accepts the messages that a broker has delivered to a receiver.
+
+    If it `has_others`, receivers of other processes have messages put into the same journal. So a source may be shared
+    with them; otherwise a transport warns of it, since parts of attachments would be missing.
+    """
+
+    has_others: bool
 
     def submit(self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None]) -> None:
         """Take messages for the journal; block while the backlog is at its limit.
@@ -136,7 +142,9 @@ class TransportPlugin(Protocol):
     """The object that an entry point of the group `attachment_gateway.transports` refers to.
 
     `source_settings` and `destination_settings` validate the keys of a source or a destination that are the
-    transport's own, in addition to the gateway's (transport, framing, dialect ...).
+    transport's own, in addition to the gateway's (transport, framing, dialect ...). The settings of a source may have
+    a property `unshared`: a text that says why a source with these settings cannot be shared by several receivers and
+    what to do, or None.
     """
 
     source_settings: type[BaseModel]

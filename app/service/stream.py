@@ -31,7 +31,7 @@ from typing import Any
 
 from app.model.records import ALONE
 from app.observe import logger
-from app.ports import Receiver
+from app.ports import Intake, Receiver
 from app.service.assembling.assembler import Assembler
 from app.service.assembling.assembly_hosts import STOP_SECONDS, AssemblyHost
 from app.service.assembling.assembly_queue import AssemblyQueue, QueuedAssembly
@@ -39,10 +39,10 @@ from app.service.context import ReceiverContext, WriterContext
 from app.service.finishing.finisher import Finisher
 from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.receiving.backlog import Backlog
-from app.service.receiving.intake import SharedIntake
+from app.service.receiving.intake import NamingIntake, SharedIntake
 from app.service.receiving.journal_writer import JournalWriter
 from app.service.receiving.resumed_numbering import resume_numbering
-from app.service.retention.receiving_time import ReceivingTime
+from app.service.retention.receiving_time import Reached, ReceivingTime
 from app.service.threads import Worker
 
 HAND_OVER_SECONDS, POLL_SECONDS = 5.0, 0.1
@@ -59,7 +59,7 @@ class Stream:
         receivers: Mapping[str, Receiver],
         assembly: AssemblyHost,
         stop: Event,
-        place: Callable[[int], int | None] = lambda position: position,
+        place: Callable[[int], Reached | None] = lambda position: Reached(position, position),
         journal: str = ALONE,
     ) -> None:
         """Build the stages. `place` and `journal` are as in `ReceivingTime`."""
@@ -70,7 +70,9 @@ class Stream:
         writer = JournalWriter(context, self.backlog, assembly.put)
 
         def receive(name: str, receiver: Receiver) -> None:
-            receiver.run(self.times.intake(name, self.intake), stop)
+            named = context.settings.named(name)
+            intake: Intake = self.intake if named == name else NamingIntake(self.intake, named)
+            receiver.run(self.times.intake(name, intake), stop)
 
         self._receiving = [Worker(f"receive {name}", partial(receive, name, each)) for name, each in receivers.items()]
         self._writing = [Worker(name, writer.run) for name in ("journal", "journal ahead")]

@@ -12,7 +12,7 @@ from app.model.validation import KUBERNETES_NAME, KUBERNETES_NAMESPACE, WEB_URL
 from app.settings.http import Audit, Http, Oidc
 from app.settings.limits import ExpirySettings, Limits, RetentionSettings, Scrub
 from app.settings.roles import ALL_ROLES, Role
-from app.settings.section import Section
+from app.settings.section import Section, all_errors
 from app.settings.setting_types import Duration, LineEnd, Name
 from app.settings.storage import (
     SEGMENTS_FOR_OTHERS,
@@ -179,6 +179,36 @@ class Settings(BaseSettings):
                     "they share"
                 )
         return self
+
+    @model_validator(mode="after")
+    def _is_received_together(self) -> Self:
+        found = {name: source.unshared for name, source in self.sources.items()} if self.journal.shared else {}
+        if problems := [
+            (("sources", name), f"journal.shared: {why}") for name, why in found.items() if why is not None
+        ]:
+            raise all_errors(problems)
+        return self
+
+    @model_validator(mode="after")
+    def _paths_agree(self) -> Self:
+        for name, source in self.sources.items():
+            if source.same_as is None:
+                continue
+            other = self.sources.get(source.same_as)
+            if other is None or other.same_as is not None or other is source:
+                raise ValueError(
+                    f"sources.{name}.same_as must name another source, which has none itself, not {source.same_as!r}"
+                )
+            if other.framing != source.framing:
+                raise ValueError(
+                    f"sources.{name} has the framing {source.framing}, and {source.same_as}, which it is the same as, "
+                    f"has {other.framing}"
+                )
+        return self
+
+    def named(self, source: str) -> str:
+        """Return the name that messages of a source have: its own, or that of the source that it is the same as."""
+        return (source in self.sources and self.sources[source].same_as) or source
 
     @property
     def is_divided(self) -> bool:

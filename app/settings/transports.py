@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
@@ -14,7 +14,7 @@ from app.model.attachment import DataSetVersion
 from app.model.evidence import OnDoubt
 from app.model.records import DEFAULT_FRAMING, GroupedAs
 from app.settings.section import Section, all_errors, with_files
-from app.settings.setting_types import CountingRule, DialectName, Duration, FramingName, LineEnd
+from app.settings.setting_types import CountingRule, DialectName, Duration, FramingName, LineEnd, Name
 
 _ADDRESSES = ("topic", "queue", "subject")
 """The options that name what a transport receives from or sends to."""
@@ -105,9 +105,14 @@ class Source(Endpoint):
     """A place to receive from. `dialect`, `ccsid` and `encoding` apply to messages that do not state them. A
     dialect that is not given is detected, and also what the last messages of attachments on TIB/Rendezvous count
     (`counts`). `on_doubt` holds attachments in doubt, or finishes them with a warning; by default it holds attachments
-    that may lack bytes."""
+    that may lack bytes.
+
+    A source that is the `same_as` another one is a second path of the same messages: what it brings has the name of the
+    other, whose settings say how it is read."""
 
     options_field = "source_settings"
+
+    HOW_IT_IS_READ: ClassVar = ("dialect", "ccsid", "encoding", "line_end", "on_doubt", "counts")
 
     dialect: DialectName | None = None
     ccsid: int | None = Field(default=None, ge=1, le=65535)
@@ -115,6 +120,18 @@ class Source(Endpoint):
     line_end: LineEnd | None = None
     on_doubt: OnDoubt | None = None
     counts: CountingRule | None = None
+    same_as: Name | None = None
+
+    @property
+    def unshared(self) -> str | None:
+        """Why several receivers cannot share this source, or None if they can."""
+        if framing(self.framing).traits.numbered_on_arrival:
+            return (
+                f"messages of the framing {self.framing} are numbered in the order in which they arrive, so one "
+                "receiver must get all of them; let a gateway with a journal of its own receive them"
+            )
+        reason: str | None = getattr(self.options, "unshared", None)
+        return reason
 
     @field_validator("counts")
     @classmethod
@@ -123,6 +140,15 @@ class Source(Endpoint):
         if rule is not None and name is not None and not framing(name).traits.numbered_on_arrival:
             raise ValueError(f"the framing {name} has no last messages that count; remove it")
         return rule
+
+    @model_validator(mode="after")
+    def _is_read_as_the_other(self) -> Self:
+        own = [key for key in self.HOW_IT_IS_READ if getattr(self, key) is not None]
+        if self.same_as is not None and own:
+            raise ValueError(f"{' and '.join(own)} of sources.{self.same_as} say how it is read: remove them here")
+        if self.same_as is not None and framing(self.framing).traits.numbered_on_arrival:
+            raise ValueError(f"messages of the framing {self.framing} are numbered by each source: it has no same_as")
+        return self
 
 
 class Destination(Endpoint):

@@ -12,7 +12,8 @@ from app.testing.waiting import until
 class Collector(Intake):
     """An intake that reports durability when `release` is called, or at once (`durable_at_once`)."""
 
-    def __init__(self, *, durable_at_once: bool = True) -> None:
+    def __init__(self, *, durable_at_once: bool = True, has_others: bool = False) -> None:
+        self.has_others = has_others
         self.messages: list[PhysicalMessage] = []
         self.refused: list[tuple[PhysicalMessage, str, str]] = []
         self.in_order: list[bytes] = []

@@ -118,6 +118,9 @@ them. It is empty, so that every name is accepted, if there are none, or if the 
 {{- if include "gateway.standsBy" . -}}
 {{- $_ := set $chart "standby" (dict "lease" (include "gateway.fullname" .)) -}}
 {{- end -}}
+{{- if include "gateway.hasReceivers" . -}}
+{{- $_ := set $chart "journal" (dict "shared" true) -}}
+{{- end -}}
 {{- if .Values.traces.enabled -}}
 {{- $_ := set $chart "traces" (dict "enabled" true "ratio" .Values.traces.ratio) -}}
 {{- end -}}

@@ -1,11 +1,22 @@
-{{/* The processes of a release: the gateway's own pod, pods that serve (`web`) and pods that keep (`keepers`). */}}
+{{/* The processes of a release: the gateway's own pod, pods that receive (`receivers`), serve (`web`) and keep (`keepers`).
+*/}}
+
+{{/* Not empty if several pods receive, also if KEDA chooses their number. */}}
+{{- define "gateway.hasReceivers" -}}
+{{- if or (kindIs "invalid" .Values.receivers.replicas) .Values.receivers.replicas -}}true{{- end -}}
+{{- end -}}
 
 {{- define "gateway.isDivided" -}}
-{{- if or .Values.web.replicas .Values.keepers.replicas -}}true{{- end -}}
+{{- if or .Values.web.replicas .Values.keepers.replicas (include "gateway.hasReceivers" .) -}}true{{- end -}}
+{{- end -}}
+
+{{/* Not empty if the gateway's own pod has something to do that no other pod does. */}}
+{{- define "gateway.hasOwnPod" -}}
+{{- if not (and .Values.web.replicas .Values.keepers.replicas (include "gateway.hasReceivers" .)) -}}true{{- end -}}
 {{- end -}}
 
 {{/* What is to be known of a process, as JSON: its `name`, the arguments of its command, its resources, whether it `serves`.
-Give `root`, and `process`: "gateway", "web" or "keeper". */}}
+Give `root`, and `process`: "gateway", "receiver", "web" or "keeper". */}}
 {{- define "gateway.process" -}}
 {{- $values := .root.Values -}}
 {{- $roles := list -}}
@@ -13,26 +24,29 @@ Give `root`, and `process`: "gateway", "web" or "keeper". */}}
 {{- $roles = list "serve" -}}
 {{- else if eq .process "keeper" -}}
 {{- $roles = list "keep" -}}
+{{- else if eq .process "receiver" -}}
+{{- $roles = list "receive" -}}
 {{- else if include "gateway.isDivided" .root -}}
-{{- $roles = concat (list "receive") (ternary (list) (list "serve") (gt (int $values.web.replicas) 0)) (ternary (list) (list "keep") (gt (int $values.keepers.replicas) 0)) -}}
+{{- $receives := empty (include "gateway.hasReceivers" .root) -}}
+{{- $roles = concat (ternary (list "receive") (list) $receives) (ternary (list) (list "serve") (gt (int $values.web.replicas) 0)) (ternary (list) (list "keep") (gt (int $values.keepers.replicas) 0)) -}}
 {{- end -}}
 {{- $arguments := list -}}
 {{- range $roles -}}
 {{- $arguments = concat $arguments (list "--role" .) -}}
 {{- end -}}
-{{- $resources := get (dict "gateway" $values.resources "web" $values.web.resources "keeper" $values.keepers.resources) .process -}}
-{{- $suffix := get (dict "gateway" "" "web" "-web" "keeper" "-keeper") .process -}}
+{{- $resources := get (dict "gateway" $values.resources "receiver" $values.receivers.resources "web" $values.web.resources "keeper" $values.keepers.resources) .process -}}
+{{- $suffix := get (dict "gateway" "" "receiver" "-receiver" "web" "-web" "keeper" "-keeper") .process -}}
 {{- dict "suffix" $suffix "arguments" $arguments "resources" $resources "serves" (or (not $roles) (has "serve" $roles)) | toJson -}}
 {{- end -}}
 
-{{/* The name of a process: give `root` and `suffix`. */}}
+{{/* The name of a process: give `root` and `suffix`. At most 52 characters, as that of a StatefulSet. */}}
 {{- define "gateway.process.fullname" -}}
-{{- printf "%s%s" (include "gateway.fullname" .root | trunc 45 | trimSuffix "-") .suffix -}}
+{{- printf "%s%s" (include "gateway.fullname" .root | trunc 43 | trimSuffix "-") .suffix -}}
 {{- end -}}
 
 {{/* Each process has a name of its own: the StatefulSet and the Services select by name and instance. */}}
 {{- define "gateway.process.selectorLabels" -}}
-app.kubernetes.io/name: {{ printf "%s%s" (default .root.Chart.Name .root.Values.nameOverride | trunc 56 | trimSuffix "-") .suffix }}
+app.kubernetes.io/name: {{ printf "%s%s" (default .root.Chart.Name .root.Values.nameOverride | trunc 54 | trimSuffix "-") .suffix }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 {{- end -}}
 
@@ -59,19 +73,69 @@ app.kubernetes.io/part-of: {{ include "gateway.fullname" . }}
 {{- end -}}
 {{- range $section, $key := $needed -}}
 {{- if not (dig $section $key "" $settings) -}}
-{{- fail (printf "web.replicas and keepers.replicas need settings.%s.%s: a place that all pods reach" $section $key) -}}
+{{- fail (printf "receivers.replicas, web.replicas and keepers.replicas need settings.%s.%s: a place that all pods reach" $section $key) -}}
 {{- end -}}
 {{- end -}}
 {{- if not (include "gateway.mayHavePostgresql" .) -}}
-{{- fail "web.replicas and keepers.replicas need settings.catalog.url of a PostgreSQL (or url_file, or ATTACHMENT_GATEWAY_CATALOG__URL in env): pods share no SQLite file" -}}
+{{- fail "receivers.replicas, web.replicas and keepers.replicas need settings.catalog.url of a PostgreSQL (or url_file, or ATTACHMENT_GATEWAY_CATALOG__URL in env): pods share no SQLite file" -}}
 {{- end -}}
 {{- end -}}
 
-{{/* The pod of a process. Give `root`, and `process`: "gateway", "web" or "keeper". */}}
+{{/* What would come up and not receive, or receive each message several times. The pods check all else at their start. */}}
+{{- define "gateway.receivers.check" -}}
+{{- include "gateway.divided.check" . -}}
+{{- if or (include "gateway.standsBy" .) .Values.settings.standby -}}
+{{- fail "receivers.replicas and a gateway that stands by (replicas 2, settings.standby) exclude each other: of several receivers none is the active one" -}}
+{{- end -}}
+{{- if and (eq .Values.assembler "spark") .Values.pipeline.sharesVolume -}}
+{{- fail "receivers.replicas needs pipeline.sharesVolume false: the job reads the archive, since each receiver has a volume of its own" -}}
+{{- end -}}
+{{- $several := or (kindIs "invalid" .Values.receivers.replicas) (gt (int .Values.receivers.replicas) 1) -}}
+{{- range $name, $source := .Values.settings.sources -}}
+{{- if kindIs "map" $source -}}
+{{- $setting := printf "receivers.replicas: settings.sources.%s" $name -}}
+{{- if or (eq $source.transport "rendezvous") (eq (default "" $source.framing) "sas_rendezvous") -}}
+{{- fail (printf "%s numbers its messages when they arrive, so one receiver must get all of them: use a release of its own for it" $setting) -}}
+{{- end -}}
+{{- if and (eq $source.transport "ibm_mq") (ternary (eq (int (default 1 $source.connections)) 1) $source.exclusive (kindIs "invalid" $source.exclusive)) -}}
+{{- fail (printf "%s opens its queue exclusively: set exclusive to false, so that all receivers get from it" $setting) -}}
+{{- end -}}
+{{- if eq $source.transport "mqtt" -}}
+{{- if or (ne $name (lower $name)) (contains "__" $name) -}}
+{{- fail (printf "%s gets a client_id for each pod by an environment variable, which cannot name it: use lower case, and no two underscores side by side" $setting) -}}
+{{- end -}}
+{{- if $several -}}
+{{- range (kindIs "slice" $source.topic | ternary $source.topic (list $source.topic)) -}}
+{{- if and . (not (hasPrefix "$share/" .)) -}}
+{{- fail (printf "%s.topic: every receiver would get every message of %s; subscribe as a group, as in $share/gateways/%s" $setting . .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The environment variables by which each pod that receives has MQTT client identifiers of its own. */}}
+{{- define "gateway.receivers.env" -}}
+- name: POD_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+{{- range $name, $source := .Values.settings.sources }}
+{{- if and (kindIs "map" $source) (eq $source.transport "mqtt") }}
+- name: ATTACHMENT_GATEWAY_SOURCES__{{ upper $name }}__CLIENT_ID
+  value: {{ ternary (printf "%s-$(POD_NAME)" $source.client_id) (printf "$(POD_NAME)-%s" $name) (not (empty $source.client_id)) | quote }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The pod of a process. Give `root`, and `process`: "gateway", "receiver", "web" or "keeper". */}}
 {{- define "gateway.pod" -}}
 {{- $process := include "gateway.process" . | fromJson -}}
 {{- $_ := set $process "root" .root -}}
 {{- $isStateful := eq .process "gateway" -}}
+{{- $isReceiver := eq .process "receiver" -}}
 {{- with .root -}}
 metadata:
   labels:
@@ -90,7 +154,7 @@ spec:
   automountServiceAccountToken: {{ and $isStateful (not (empty (include "gateway.standsBy" .))) }}
   # Kubernetes would add variables such as ATTACHMENT_GATEWAY_SERVICE_HOST, which look like settings.
   enableServiceLinks: false
-  terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
+  terminationGracePeriodSeconds: {{ ternary .Values.receivers.terminationGracePeriodSeconds .Values.terminationGracePeriodSeconds $isReceiver }}
   {{- with .Values.imagePullSecrets }}
   imagePullSecrets:
     {{- toYaml . | nindent 4 }}
@@ -104,9 +168,15 @@ spec:
       args: {{ concat (list "serve" "--config" "/etc/gateway/gateway.toml") $process.arguments | toJson }}
       securityContext:
         {{- toYaml .Values.securityContext | nindent 8 }}
-      {{- with (include "gateway.env" . | fromJson).all }}
+      {{- $env := (include "gateway.env" . | fromJson).all }}
+      {{- if or $env $isReceiver }}
       env:
+        {{- with $env }}
         {{- toYaml . | nindent 8 }}
+        {{- end }}
+        {{- if $isReceiver }}
+        {{- include "gateway.receivers.env" . | nindent 8 }}
+        {{- end }}
       {{- end }}
       ports:
         - name: http
@@ -153,6 +223,7 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
   volumes:
+    {{- if not $isReceiver }}
     - name: data
       {{- if and $isStateful .Values.persistence.enabled }}
       persistentVolumeClaim:
@@ -160,6 +231,7 @@ spec:
       {{- else }}
       emptyDir: {}
       {{- end }}
+    {{- end }}
     - name: config
       configMap:
         name: {{ include "gateway.fullname" . }}
@@ -182,14 +254,28 @@ spec:
   tolerations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- with .Values.topologySpreadConstraints }}
+  {{- if $isReceiver }}
   topologySpreadConstraints:
-    {{- toYaml . | nindent 4 }}
+    {{- if .Values.receivers.topologySpreadConstraints }}
+    {{- toYaml .Values.receivers.topologySpreadConstraints | nindent 4 }}
+    {{- else }}
+    {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+    - maxSkew: 1
+      topologyKey: {{ . }}
+      whenUnsatisfiable: ScheduleAnyway
+      labelSelector:
+        matchLabels:
+          {{- include "gateway.process.selectorLabels" $process | nindent 10 }}
+    {{- end }}
+    {{- end }}
+  {{- else if .Values.topologySpreadConstraints }}
+  topologySpreadConstraints:
+    {{- toYaml .Values.topologySpreadConstraints | nindent 4 }}
   {{- end }}
   {{- if .Values.affinity }}
   affinity:
     {{- toYaml .Values.affinity | nindent 4 }}
-  {{- else if or (not $isStateful) (include "gateway.standsBy" .) }}
+  {{- else if and (not $isReceiver) (or (not $isStateful) (include "gateway.standsBy" .)) }}
   affinity:
     podAntiAffinity:
       preferredDuringSchedulingIgnoredDuringExecution:

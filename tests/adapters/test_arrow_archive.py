@@ -15,12 +15,14 @@ import pytest
 from adapters.arrow_journal import ArrowJournal
 from adapters.arrow_journal.archive import ArrowArchive
 from adapters.arrow_journal.segment_cache import PART, FileCache, own_folder
-from adapters.arrow_journal.segment_files import segment_path
+from adapters.arrow_journal.segment_files import SegmentState, segment_path
+from adapters.arrow_journal.segment_storage import FolderSegments
 from adapters.disk import ReadFile
 from adapters.storage_places import bucket
 from app import plugins
 from app.model.errors import DamagedError, GatewayError, StoreFull
 from app.model.message import UNREADABLE, PhysicalMessage, Position
+from app.ports import JournalArchive
 from tests.contracts.archive import ArchiveContract, Archived
 from tests.contracts.journal import messages_of
 from tests.support.disk import small_disk
@@ -46,12 +48,15 @@ class TestFolder(ArchiveContract):
         def put(number: int, data: bytes) -> None:
             segment_path(folder, number, sealed=True).write_bytes(data)
 
+        shared = tmp_path / "shared"
+        shared.mkdir()
         yield Archived(
             journal,
             open=lambda: ArrowArchive(folder),
             publish=lambda: None,
             put=put,
             remove=lambda number: segment_path(folder, number, sealed=True).unlink(),
+            shared=lambda: ArrowArchive(shared),
         )
         journal.close()
 
@@ -155,6 +160,37 @@ class TestFolder(ArchiveContract):
             reader.join(60)
         assert seen == [message for batch in batches for message in batch]
 
+    def test_what_killed_writers_left_is_removed(self, tmp_path: Path) -> None:
+        old, new = (tmp_path / f"000000000{number}.arrows.0123456789abcdef.partial" for number in (1, 2))
+        for path in (old, new):
+            path.write_bytes(b"not complete")
+        os.utime(old, (1, 1))
+        archive = ArrowArchive(tmp_path)
+        assert archive.segments() == []
+        data = segment_bytes(tmp_path / "own", messages_of([1]))
+        assert archive.add(1, [data])
+        assert {path.name for path in tmp_path.iterdir()} == {"0000000001.arrows", new.name, "own"}
+
+    def test_a_listing_that_is_late_passes_over_nothing(
+        self, archived: Archived, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for _ in range(4):
+            archived.append(messages_of([1]))
+        archive, listing = archived.open(), FolderSegments.listing
+
+        def late(self: FolderSegments) -> dict[int, SegmentState]:
+            return {number: state for number, state in listing(self).items() if number != 3}
+
+        monkeypatch.setattr(FolderSegments, "listing", late)
+        for after, found in ((None, [1, 2, 3, 4]), (Position(2, 0, 0), [3, 4])):
+            assert [places[0].segment for places, _ in archive.replay(after)] == found
+
+    def test_a_failed_write_adds_nothing(self, small_disk: Path) -> None:
+        archive = ArrowArchive(small_disk)
+        with pytest.raises(GatewayError, match=r"0000000001\.arrows cannot be written"):
+            archive.add(1, [bytes(1 << 20)] * 4096)
+        assert (archive.segments(), [*small_disk.glob("*.partial")]) == ([], [])
+
     def test_a_folder_that_is_not_there_is_said(self, tmp_path: Path) -> None:
         with pytest.raises(GatewayError, match="no such folder"):
             ArrowArchive(tmp_path / "missing")
@@ -185,7 +221,10 @@ class TestBucket(ArchiveContract):
             for copy in cache.glob(f"{number:010}-*.arrows"):
                 copy.unlink()
 
-        yield Archived(journal, lambda: ArrowArchive(url, cache), publish, put, remove)
+        def shared() -> JournalArchive:
+            return ArrowArchive(f"{url}-shared", tmp_path / "shared-cache")
+
+        yield Archived(journal, lambda: ArrowArchive(url, cache), publish, put, remove, shared)
         journal.close()
 
     def test_what_was_fetched_is_not_fetched_again(self, archived: Archived, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from adapters.delta_tables import DeltaTables, table_folders
 from adapters.delta_tables.bounded_dataset import BoundedDataset
 from tests.contracts.tables import APP, put, written
+from tests.support.length import examples
 from tests.support.object_server import Bucket
 from tests.support.tables import visits
 
@@ -34,7 +35,7 @@ FILTERS = [
 ]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(FILES)
 def test_a_filter_excludes_what_deltalake_excludes_and_no_row(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[tuple[Any, ...]]]

@@ -28,6 +28,7 @@ from adapters.delta_tables.table_storage import BucketStorage, LocalStorage
 from app.model.errors import GatewayError, StoreFull
 from tests.contracts.tables import APP, HOSTILE, TableContract, content, numbered, numbers, put, received, written
 from tests.support.disk import small_disk
+from tests.support.length import examples
 from tests.support.tables import visits, wide
 
 __all__ = ["small_disk"]
@@ -237,7 +238,7 @@ def test_statistics_bound_every_value(
 ) -> None:
     store = DeltaTables(tmp_path)
 
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=examples(20), deadline=None)
     @given(st.lists(st.none() | values, max_size=5))
     def check(column: list[Any]) -> None:
         said = written(store, "T", pa.table({"x": pa.array(column, kind)})).statistics

@@ -1,6 +1,6 @@
 """The bytes of a small journal, each damaged alone: what that costs, and that it is said.
 
-Set STRIDE to 1 to damage every byte. As it is, all bytes of a field are damaged in one batch or another.
+The long form (`--long`) damages every byte. As it is, all bytes of a field are damaged in one batch or another.
 """
 
 import json
@@ -21,12 +21,13 @@ from app.model.errors import DamagedError, GatewayError
 from app.model.message import UNREADABLE, PhysicalMessage, Position
 from app.model.records import Extent
 from tests.contracts.journal import everything, messages_of
+from tests.support.length import IS_LONG
 
 BATCHES = [messages_of(sizes) for sizes in ([5, 0, 300], [40], [7, 30])]
 SENT = {Position(1, at, row): message for at, batch in enumerate(BATCHES) for row, message in enumerate(batch)}
 LAST = max(SENT)
 BLOCK = 4096
-STRIDE = 7
+STRIDE = 1 if IS_LONG else 7
 PADDING = 97
 """Of the bytes within zeros, one in so many times STRIDE is damaged."""
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -38,6 +39,12 @@ def _quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written need not outlive the machine here."""
     for name in ("fsync", "fdatasync"):
         monkeypatch.setattr(os, name, lambda _: None)
+
+
+def places(data: bytes) -> list[int]:
+    """Return the bytes to damage: all that are no zeros among zeros, and some of those."""
+    near = [any(data[max(0, at - 8) : at + 8]) for at in range(len(data))]
+    return [at for at, is_near in enumerate(near) if at % (STRIDE if is_near else STRIDE * PADDING) == 0]
 
 
 class Copy:
@@ -58,9 +65,8 @@ class Copy:
 
     @property
     def places(self) -> list[int]:
-        """The bytes to damage: all that are no zeros among zeros, and some of those."""
-        near = [any(self.data[max(0, at - 8) : at + 8]) for at in range(len(self.data))]
-        return [at for at, is_near in enumerate(near) if at % (STRIDE if is_near else STRIDE * PADDING) == 0]
+        """The bytes of the segment to damage."""
+        return places(self.data)
 
     def cost(self, at: int) -> set[Position]:
         """The messages that a byte of the file costs: the one whose body it is in, or all of the batch behind it."""
@@ -131,7 +137,7 @@ def test_a_flipped_byte_costs_its_message_or_its_batch(which: str, epoch: int | 
 @pytest.mark.parametrize("which", COPIES)
 def test_a_cut_file_costs_the_messages_behind_the_cut(which: str) -> None:
     copy = COPIES[which]
-    for size in (each for each in copy.places if each < len(copy.data)):
+    for size in copy.places[::3]:
         lost = copy.cut_off(size)
         with copy.with_files(copy.data[:size]) as folder:
             found, said = opened(folder)
@@ -160,7 +166,7 @@ def test_an_open_segment_that_the_catalog_does_not_know_loses_no_other_batch() -
 @pytest.mark.parametrize("which", COPIES)
 def test_a_damaged_identity_costs_nothing(which: str) -> None:
     copy = COPIES[which]
-    for at in range(0, len(copy.identity), 7):
+    for at in places(copy.identity):
         identity = bytearray(copy.identity)
         identity[at] ^= 0x55
         with copy.with_files(copy.data, identity) as folder:

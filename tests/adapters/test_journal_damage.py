@@ -17,10 +17,11 @@ from app.model.message import UNREADABLE, PhysicalMessage, Position
 from app.model.records import Damage
 from tests.adapters.damaged_journal import BATCHES, OPEN, SEALED, WANTED, Written, check, cut, flipped, stream, zeroed
 from tests.contracts.journal import everything, messages_of
+from tests.support.length import examples
 
 
 class TestFlippedBits:
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(st.integers(0, 8 * len(SEALED.data) - 1))
     def test_of_a_sealed_segment(self, place: int) -> None:
         at, bit = divmod(place, 8)
@@ -32,7 +33,7 @@ class TestFlippedBits:
         assert all(each.batch in batches for each in damage)
         assert damage or not (may_be_lost or at < BLOCK or at >= len(SEALED.data) - len(END_OF_STREAM))
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(st.integers(0, 8 * len(OPEN.data) - 1))
     def test_of_a_segment_that_was_being_written(self, place: int) -> None:
         at, bit = divmod(place, 8)
@@ -42,7 +43,7 @@ class TestFlippedBits:
                 sealed = list(reader)
         assert len(sealed) >= (5 if at >= OPEN.starts[-1] else 6)
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=examples(50), deadline=None)
     @given(st.sets(st.integers(0, 8 * len(SEALED.data) - 1), min_size=2, max_size=6), st.booleans())
     def test_several_cost_no_more_than_each(self, places: set[int], is_sealed: bool) -> None:
         written = SEALED if is_sealed else OPEN

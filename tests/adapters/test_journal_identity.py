@@ -18,6 +18,7 @@ from app.model.errors import GatewayError
 from app.model.message import Position
 from tests.adapters.damaged_journal import flip_in
 from tests.contracts.journal import everything, messages_of
+from tests.support.length import examples
 
 
 class TestIdentity:
@@ -41,7 +42,7 @@ class TestIdentity:
             assert journal.identity() == first._replace(epoch=first.epoch + 1)
             assert journal.append(messages_of([1]))[0].segment == 2
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(30), deadline=None)
     @given(st.integers(0, 8 * 8192 - 1))
     def test_survives_a_flipped_bit(self, place: int) -> None:
         with TemporaryDirectory() as name:

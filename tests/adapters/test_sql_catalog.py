@@ -19,21 +19,23 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 
-from adapters.sql_catalog import SqlCatalog
+from adapters.sql_catalog import SqlCatalog, locks
 from adapters.sql_catalog.database import _ON_CONNECT, FROM_HEX, Database
 from adapters.sql_catalog.schema.catalog_tables import metadata
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import CatalogError, CatalogTaken, GatewayError
 from app.model.records import Checkpoint, JournalIdentity, NewEvent, PartRun
 from app.ports import AttachmentFilter, Catalog, Sending
+from app.testing.gateway_stages import migrated
 from tests.contracts.catalog import CatalogContract
 from tests.contracts.catalog.finishing import told
 from tests.contracts.catalog.packed import NOW, checkpoint, pack
 from tests.contracts.catalog.records import HAPPENED, attachment, delivery, finished, keep, known, message, spoilt
 from tests.support.cases import for_each
+from tests.support.length import IS_LONG
 
 ROOT = Path(__file__).parents[2]
-KILLED = 5
+KILLED = 50 if IS_LONG else 2
 ROWS = 30
 
 _databases = count()
@@ -257,13 +259,15 @@ class SqlCatalogContract(CatalogContract):
         assert not catalog.is_delivery_recorded("d2")
         other.close()
 
-    def test_one_gateway_at_a_time_has_it(self, catalog: SqlCatalog, url: str) -> None:
+    def test_one_gateway_at_a_time_has_it(self, catalog: SqlCatalog, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         catalog.lock()
         catalog.lock()
         for _ in range(2):
             other = SqlCatalog(url)
-            with pytest.raises(CatalogTaken, match="another gateway"):
-                other.lock()
+            with monkeypatch.context() as patched:
+                patched.setattr(locks, "_LONGEST_WAIT", 0.3)
+                with pytest.raises(CatalogTaken, match="another gateway"):
+                    other.lock()
             other.checkpoint(Checkpoint())  # who assembles beside the gateway needs no lock
             other.close()
         catalog.close()
@@ -272,14 +276,18 @@ class SqlCatalogContract(CatalogContract):
         other.close()
 
     @pytest.mark.process
-    def test_a_killed_gateway_has_it_no_more(self, catalog: SqlCatalog, url: str) -> None:
+    def test_a_killed_gateway_has_it_no_more(
+        self, catalog: SqlCatalog, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         code = f"from adapters.sql_catalog import SqlCatalog\nc = SqlCatalog({url!r})\nc.lock()\nprint(1, flush=True)\n"
         lives_on = [sys.executable, "-c", f"{code}import time\ntime.sleep(600)"]
         with subprocess.Popen(lives_on, cwd=ROOT, stdout=subprocess.PIPE, text=True) as holder:
             assert holder.stdout is not None
             assert holder.stdout.readline() == "1\n"
-            with pytest.raises(CatalogTaken):
-                catalog.lock()
+            with monkeypatch.context() as patched:
+                patched.setattr(locks, "_LONGEST_WAIT", 0.3)
+                with pytest.raises(CatalogTaken):
+                    catalog.lock()
             holder.kill()
             holder.wait(30)
         catalog.lock()
@@ -327,6 +335,12 @@ class TestSqlite(SqlCatalogContract):
     @pytest.fixture
     def url(self, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/new folder %41/catalog.db"
+
+    @pytest.fixture
+    def catalog(self, url: str) -> Iterator[SqlCatalog]:
+        migrated(Path(str(make_url(url).database)))
+        with closing(SqlCatalog(url)) as catalog:
+            yield catalog
 
     def test_each_connection_keeps_its_promise(self, url: str) -> None:
         database = Database(url)

@@ -18,10 +18,11 @@ from structlog.testing import capture_logs
 from adapters.sql_catalog import SqlCatalog, writer_turn
 from adapters.sql_catalog.database import Database
 from app.model.errors import CatalogError
+from tests.support.length import IS_LONG
 
 pytestmark = pytest.mark.database
 
-ROUNDS = 20
+ROUNDS = 100 if IS_LONG else 4
 _numbers = numbers_from()
 WRITER = """
 import os, signal, sys

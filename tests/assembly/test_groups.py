@@ -18,6 +18,7 @@ from app.model.attachment import AttachmentDefinition, AttachmentKind, Attachmen
 from app.model.event import GroupPart
 from app.model.identity import attachment_id
 from tests.assembly.test_machine import SOURCE, Host
+from tests.support.length import examples
 
 Sizes = list[list[int]]
 """For each logical message of a group the sizes of its segments; one of a single size is not segmented."""
@@ -84,7 +85,7 @@ def really_missing(arrived: Iterable[GroupPart], everything: Sequence[GroupPart]
     return incomplete & set(range(1, max(known, default=0) + 1))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.data(), st.lists(sizes, min_size=1, max_size=3), st.booleans())
 def test_any_cut_in_any_order_with_duplicates_gives_the_same(
     data: st.DataObject, cuts: list[Sizes], forgetful: bool
@@ -213,7 +214,7 @@ anything = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(anything, max_size=30), st.booleans())
 def test_whatever_comes_what_is_kept_is_free_of_contradictions(arrived: list[GroupPart], are_pieces: bool) -> None:
     if are_pieces:

@@ -30,6 +30,7 @@ from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Checkpoint, MessageRecord, PartRun
 from app.wire.kinds import Order
+from tests.support.length import examples
 
 SOURCE = "orders"
 OTHER = {">": "<", "<": ">"}
@@ -146,7 +147,7 @@ def test_every_order_gives_the_same(parts: list[int], forgetful: bool) -> None:
         assert_whole(Host(forgetful=forgetful).feed(arrived), list(arrived), parts)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(st.data(), st.lists(st.integers(0, 12), min_size=1, max_size=4), st.booleans())
 def test_any_order_with_duplicates_gives_the_same(data: st.DataObject, parts: list[int], forgetful: bool) -> None:
     whole = events(parts)
@@ -157,7 +158,7 @@ def test_any_order_with_duplicates_gives_the_same(data: st.DataObject, parts: li
     assert len(host.of(Repeated)) == len(again)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(st.data(), st.lists(st.integers(1, 8), min_size=1, max_size=3), st.booleans())
 def test_a_loss_is_a_gap_and_nothing_more(data: st.DataObject, parts: list[int], forgetful: bool) -> None:
     whole = events(parts)
@@ -377,7 +378,7 @@ def numbered_messages() -> list[Event]:
     return [*found, PartArrived(correl_id(0), 1, 100), Unsequenced(correl_id(0), (1, 1 << 24), 4)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.permutations(numbered_messages()), st.booleans())
 def test_application_messages_are_told_from_parts_by_their_headers(arrived: list[Event], forgetful: bool) -> None:
     host = Host(forgetful=forgetful).feed(arrived)

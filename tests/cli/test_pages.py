@@ -66,9 +66,15 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
     ("docs/ibm-mq.md", "attachment-gateway serve .*", "needs a machine without IBM's MQ client"),
     ("README.md", "attachment-gateway serve --config gateway.toml", "needs the example's broker and its secrets"),
     (
-        "docs/operating.md",
+        "docs/(operating|scaling).md",
         "attachment-gateway serve --config gateway.toml --role .*",
-        "needs PostgreSQL and an object store; tests/end_to_end/test_roles.py runs these",
+        "needs PostgreSQL and an object store; tests/end_to_end/test_roles.py and test_receiving_together.py run these",
+    ),
+    ("docs/scaling.md", "export ATTACHMENT_GATEWAY_.*", "is for the command after it"),
+    (
+        "docs/scaling.md",
+        r"mosquitto_sub (.|\n)*",
+        "tests/adapters/mqtt/test_groups.py runs two of these",
     ),
     (
         "docs/spark.md",
@@ -87,11 +93,11 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
     ("docs/access.md", "attachment-gateway (keys|audit)( .*)?", "tests/cli/test_keys.py runs both"),
     ("docs/access.md", "curl .*/v1/links(.|\n)*", "tests/web/test_links.py makes links"),
     (
-        "docs/operating.md",
+        "docs/(operating|scaling).md",
         "helm (install|test|upgrade) .*",
         "needs helm and Kubernetes; tests/test_chart.py reads the chart",
     ),
-    ("docs/operating.md", r"kubectl (.|\n)*", "needs Kubernetes"),
+    ("docs/(operating|scaling).md", r"kubectl (.|\n)*", "needs Kubernetes"),
     ("docs/framings.md", "(pip install|pytest) .*", "tests/test_example_package.py installs the package and tests it"),
     ("docs/webhooks.md", "attachment-gateway webhooks (dead|replay) .*", "needs a webhook; tests/web/test_webhooks.py"),
     ("docs/events.md", "curl -N .*", "never ends; tests/web/test_events.py reads the events after a number"),

@@ -45,7 +45,7 @@ def embedded(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> HostRes
     return by_the_gateway(tmp_path_factory.mktemp("embedded"), journal)
 
 
-def test_a_batch_tells_what_the_gateway_finds(
+def test_a_batch_tells_what_the_gateway_finds_and_is_served(
     run: Run, spark: SparkSession, journal: Path, embedded: HostResults, tmp_path: Path
 ) -> None:
     folder = tmp_path / "result"
@@ -87,6 +87,7 @@ def test_a_batch_tells_what_the_gateway_finds(
         assert item["name"] in line
 
     assert spark.range(3).count() == 3, "a session that was there before is left as it was"
+    assert served(folder, None) == 0, "all content is in the store"
 
 
 @pytest.mark.usefixtures("spark")
@@ -112,33 +113,35 @@ def test_a_damaged_segment_is_named(run: Run, journal: Path, tmp_path: Path) -> 
     assert f"Spark failed: {segment} is incomplete" in done.err
 
 
-@pytest.mark.parametrize("in_place", [False, True])
-def test_what_a_batch_made_is_served(
-    run: Run, spark: SparkSession, journal: Path, tmp_path: Path, in_place: bool
-) -> None:
-    """By a process with the role `serve` alone, over the folder that the batch wrote."""
-    assert run("pipeline", "batch", journal, "--out", tmp_path, *(["--in-place"] if in_place else [])).code == 0
+def test_what_a_batch_made_in_place_is_served(run: Run, spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    assert run("pipeline", "batch", journal, "--out", tmp_path, "--in-place").code == 0
+    assert served(tmp_path, None) > 0
+    assert served(tmp_path, journal) == 0
+
+
+def served(folder: Path, archive: Path | None) -> int:
+    """Read what a batch wrote into a folder, by a process with the role `serve` alone. Return how many contents it
+    refuses because it does not know the archive."""
     refused = 0
-    for archive in (None, str(journal)):
-        served = Settings(data=tmp_path, roles=frozenset({Role.SERVE}), journal=JournalSettings(archive_url=archive))
-        gateway = build(served)
-        gateway.start()
-        with serving(create_app(gateway)) as address, httpx.Client(base_url=address, timeout=60) as client:
-            finished = client.get("/v1/attachments", params={"state": "finished", "limit": 500}).json()["items"]
-            assert finished
-            for item in finished:
-                content = client.get(f"/v1/attachments/{item['id']}/content")
-                if archive is None and content.status_code == 503:
-                    assert "journal.archive_url" in content.json()["detail"]
-                    refused += 1
-                else:
-                    assert content.status_code == 200
-                    assert sha256(content.content).hexdigest() == item["sha256"]
-            assert client.get("/v1/tables").json()["items"]
-            assert client.get("/health/ready").json()["ok"]
-            assert client.get("/v1/summary").json()["journal"] is None
-        gateway.stop()
-    assert (refused > 0) == in_place
+    journal = JournalSettings(archive_url=None if archive is None else str(archive))
+    gateway = build(Settings(data=folder, roles=frozenset({Role.SERVE}), journal=journal))
+    gateway.start()
+    with serving(create_app(gateway)) as address, httpx.Client(base_url=address, timeout=60) as client:
+        finished = client.get("/v1/attachments", params={"state": "finished", "limit": 500}).json()["items"]
+        assert finished
+        for item in finished:
+            content = client.get(f"/v1/attachments/{item['id']}/content")
+            if archive is None and content.status_code == 503:
+                assert "journal.archive_url" in content.json()["detail"]
+                refused += 1
+            else:
+                assert content.status_code == 200
+                assert sha256(content.content).hexdigest() == item["sha256"]
+        assert client.get("/v1/tables").json()["items"]
+        assert client.get("/health/ready").json()["ok"]
+        assert client.get("/v1/summary").json()["journal"] is None
+    gateway.stop()
+    return refused
 
 
 def test_what_tasks_and_java_raise_is_said_in_a_line(spark: SparkSession, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ TAKE_PICTURES = "CONSOLE_PICTURES"
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 _RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
-_CONTRAST = {"runOnly": ["color-contrast"]}
+_LOOKS = {"runOnly": ["color-contrast", "target-size"]}
 _STATUS = re.compile(r"Failed to load resource: the server responded with a status of (\d+)")
 
 
@@ -63,14 +63,14 @@ class Console:
         """Say that the test provokes answers with these statuses, which the browser logs."""
         self.recorded.expected |= set(statuses)
 
-    def accessibility_violations(self, *, only_contrast: bool = False) -> list[str]:
+    def accessibility_violations(self, *, only_looks: bool = False) -> list[str]:
         """Return what axe-core finds wrong in the page as it is: WCAG 2.2 AA and good practice.
 
-        `only_contrast` finds what can differ between colour schemes, in less time.
+        `only_looks` finds what can differ between colour schemes and widths, in less time.
         """
         if not self.page.evaluate("() => 'axe' in window"):
             self.page.evaluate(AXE.read_text())
-        rules = _CONTRAST if only_contrast else _RULES
+        rules = _LOOKS if only_looks else _RULES
         found: dict[str, Any] = self.page.evaluate(f"() => axe.run(document, {json.dumps(rules)})")
         return [f"{one['id']}: {[node['html'][:200] for node in one['nodes']]}" for one in found["violations"]]
 

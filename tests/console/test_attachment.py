@@ -251,10 +251,10 @@ def test_the_overview_tells_what_comes(world: World, open_console: Opened, schem
     expect(page.locator(".chart canvas")).to_be_visible()
     if scheme == "light":
         console.picture("overview")
-    assert console.accessibility_violations(only_contrast=scheme == "dark") == []
+    assert console.accessibility_violations(only_looks=scheme == "dark") == []
     page.get_by_role("link", name="finished").click()
     expect(page.get_by_role("link", name=name)).to_be_visible()
-    assert console.accessibility_violations(only_contrast=scheme == "dark") == []
+    assert console.accessibility_violations(only_looks=scheme == "dark") == []
 
 
 def test_warnings_are_counted_in_the_list_and_told_with_how_it_was_read(world: World, open_console: Opened) -> None:

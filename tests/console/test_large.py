@@ -218,7 +218,7 @@ def test_hostile_names_are_text(world: World, open_console: Opened, scheme: str,
     assert shown[1] == "\\u202egpj.exe"
     assert shown[2] == "a\\u2066b\\u200f\\u0000\\u001b[31m"
     assert shown[3:] == HOSTILE[3:]
-    assert console.accessibility_violations(only_contrast=scheme == "dark") == []
+    assert console.accessibility_violations(only_looks=scheme == "dark") == []
     for record in world.hostile[:4]:
         _named(console, record)
     assert "taken" not in page.title()

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from io import BytesIO
+from itertools import product
 
 import pyarrow.parquet as pq
 import pytest
@@ -103,7 +104,7 @@ def test_every_page_is_accessible_and_fits(world: World, open_console: Opened, s
             "header .fold-button:visible" if place == "overview" else "main .fold-button:visible"
         ).all():
             button.click()
-        assert console.accessibility_violations() == [], place
+        assert console.accessibility_violations(only_looks=scheme == "dark") == [], place
         overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert overflow <= 0, (place, overflow)
 
@@ -135,10 +136,10 @@ def test_navigation_and_filters_are_folded_and_rows_are_cards_on_a_phone(world: 
     console.picture("phone")
 
 
-@pytest.mark.parametrize("width", [360, 700, 1000, 1280, 1900])
-def test_how_many_parts_there_are_is_never_cut(world: World, open_console: Opened, width: int) -> None:
-    page = open_console(world.address, "attachments", width=width).page
-    for text in ("16,395 of 16,604", "999,999 of 1,000,000"):
+def test_how_many_parts_there_are_is_never_cut(world: World, open_console: Opened) -> None:
+    page = open_console(world.address, "attachments").page
+    for width, text in product((360, 700, 1000, 1280, 1900), ("16,395 of 16,604", "999,999 of 1,000,000")):
+        page.set_viewport_size({"width": width, "height": 720})
         told = page.get_by_role("row").get_by_text(text)
         inside = told.evaluate(
             """(text) => {

@@ -1,8 +1,11 @@
 """What every archive of a journal's sealed segments promises."""
 
+import itertools
 import pickle
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Barrier
 
 import pytest
 from hypothesis import given, settings
@@ -10,9 +13,12 @@ from hypothesis import strategies as st
 
 from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage, Position
-from app.model.records import Extent
+from app.model.records import Extent, JournalIdentity
 from app.ports import JOURNAL_SCHEMA, Journal, JournalArchive
 from tests.contracts.journal import MESSAGES, messages_of
+from tests.support.length import examples
+
+SHARED = JournalIdentity("5" * 32, 7)
 
 
 @dataclass
@@ -20,7 +26,8 @@ class Archived:
     """A journal, and where its sealed segments go.
 
     `publish` brings those that are not there yet, `put` a file of these bytes as the segment of a number, `remove`
-    takes a segment away; `open` opens the archive once more.
+    takes a segment away; `open` opens the archive once more. `shared` opens the archive of a journal that receivers
+    share, which is empty at first.
     """
 
     journal: Journal
@@ -28,6 +35,7 @@ class Archived:
     publish: Callable[[], None]
     put: Callable[[int, bytes], None]
     remove: Callable[[int], None]
+    shared: Callable[[], JournalArchive]
 
     def append(self, messages: list[PhysicalMessage]) -> list[Position]:
         """One sealed segment of these messages."""
@@ -43,7 +51,7 @@ class ArchiveContract:
     def test_gives_back_what_the_journal_gave(self, archived: Archived) -> None:
         archive = archived.open()
 
-        @settings(max_examples=30, deadline=None)
+        @settings(max_examples=examples(15), deadline=None)
         @given(st.lists(MESSAGES, min_size=1, max_size=8))
         def check(messages: list[PhysicalMessage]) -> None:
             journal = archived.journal
@@ -195,3 +203,95 @@ class ArchiveContract:
             with pytest.raises(GatewayError, match=rf"000000000{number}\.arrows is not a journal segment: "):
                 archive.batch_sizes(number)
         assert archive.segments()[0].size == whole
+
+    # --- a journal that receivers share ---------------------------------------------------------------------------
+
+    def test_what_a_receiver_publishes_is_what_it_has_received(self, archived: Archived) -> None:
+        journal, archive = archived.journal, archived.shared()
+        numbers = itertools.count(3)
+
+        @settings(max_examples=20, deadline=None)
+        @given(st.lists(st.lists(MESSAGES, min_size=1, max_size=6), min_size=1, max_size=3))
+        def check(segments: list[list[PhysicalMessage]]) -> None:
+            own = [position for messages in segments for position in archived.append(messages)]
+            number, messages = next(numbers), [message for each in segments for message in each]
+            sources = sorted({position.segment for position in own})
+            origin, pieces = journal.published(sources, number, SHARED)
+            assert archive.add(number, pieces)
+            places, found = _all_of(archive, number)
+            assert found == messages
+            assert places == sorted(places)
+            assert [place.row for place in places] == [position.row for position in own]
+            assert origin == archive.origin(number) == (journal.identity().id, sources[-1], places[-1].pack())
+            assert [archive.read(place) for place in places] == messages
+            assert list(archive.views(archive.extents(places))) == [message.body for message in messages]
+            assert archive.verify(number) == []
+            batches = sorted({(place.segment, place.batch) for place in places})
+            for batch, of_own in zip(batches, sorted({position[:2] for position in own}), strict=True):
+                assert archive.descriptors(*batch).equals(journal.descriptors(*of_own))
+
+        check()
+        assert archive.identity() == SHARED
+
+    def test_a_published_segment_needs_the_own_ones(self, archived: Archived) -> None:
+        (position,) = archived.append(messages_of([1]))
+        with pytest.raises(KeyError):
+            archived.journal.published([position.segment, position.segment + 1], 1, SHARED)
+
+    def test_a_segment_is_added_once(self, archived: Archived) -> None:
+        archive = archived.shared()
+        with pytest.raises(KeyError):
+            archive.origin(1)
+        messages = [messages_of([5]), messages_of([7])]
+        own = [archived.append(each)[0].segment for each in messages]
+        for segment, is_added in zip(own, (True, False), strict=True):
+            assert archive.add(1, archived.journal.published([segment], 1, SHARED)[1]) is is_added
+        for each in (archive, archived.shared()):
+            assert each.read(Position(1, 0, 0)) == messages[0][0]
+            assert [segment.number for segment in each.segments()] == [1]
+
+    def test_of_two_that_add_a_segment_at_the_same_time_one_succeeds(self, archived: Archived) -> None:
+        messages = messages_of([40_000, 50_000])
+        own = [archived.append([message])[0].segment for message in messages]
+        barrier, archives = Barrier(2), [archived.shared(), archived.shared()]
+
+        def add(which: int, number: int) -> bool:
+            _, pieces = archived.journal.published([own[which]], number, SHARED)
+            barrier.wait(30)
+            return archives[which].add(number, pieces)
+
+        with ThreadPoolExecutor(2) as both:
+            for number in range(1, 9):
+                added = [*both.map(add, (0, 1), (number, number))]
+                assert sorted(added) == [False, True]
+                assert archives[0].read(Position(number, 0, 0)) == messages[added.index(True)]
+
+    def test_a_published_segment_that_is_missing_is_not_passed_over(self, archived: Archived) -> None:
+        own = [archived.append(messages_of([1]))[0].segment for _ in range(5)]
+        archive = archived.shared()
+        for number, segment in zip((1, 2, 4, 5), own, strict=False):
+            assert archive.add(number, archived.journal.published([segment], number, SHARED)[1])
+        for after in (None, Position(1, 0, 0), Position(2, 0, 0)):
+            for each in (archive, archived.shared()):
+                with pytest.raises(GatewayError, match=r"0000000003\.arrows is missing, and there is .*4\.arrows: put"):
+                    next(each.replay(after))
+        assert [places for places, _ in archive.replay(Position(4, 0, 0))] == [[Position(5, 0, 0)]]
+        assert archive.add(3, archived.journal.published([own[4]], 3, SHARED)[1])
+        assert [places[0].segment for places, _ in archive.replay(None)] == [1, 2, 3, 4, 5]
+
+    def test_what_one_receiver_archived_alone_has_no_origin(self, archived: Archived) -> None:
+        number = archived.append(messages_of([1]))[0].segment
+        assert archived.open().origin(number) is None
+        archived.put(number, bytes(8192))
+        with pytest.raises(GatewayError, match=r"0000000001\.arrows has no header that can be read"):
+            archived.open().origin(number)
+
+
+def _all_of(archive: JournalArchive, segment: int) -> tuple[list[Position], list[PhysicalMessage]]:
+    """The positions and messages of the newest segment."""
+    positions: list[Position] = []
+    messages: list[PhysicalMessage] = []
+    for places, found in archive.replay(Position.unpack(Position(segment, 0, 0).pack() - 1)):
+        positions += places
+        messages += found
+    return positions, messages

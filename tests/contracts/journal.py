@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Extent
 from app.ports import JOURNAL_SCHEMA, Journal
+from tests.support.length import examples
 
 Opener = Callable[[], Journal]
 
@@ -63,7 +64,7 @@ class JournalContract:
     def test_gives_back_every_field_of_every_message(self, journal: Journal) -> None:
         wanted: list[tuple[Position, PhysicalMessage]] = []
 
-        @settings(max_examples=60, deadline=None)
+        @settings(max_examples=examples(25), deadline=None)
         @given(st.lists(MESSAGES, min_size=1, max_size=8))
         def check(messages: list[PhysicalMessage]) -> None:
             after = wanted[-1][0] if wanted else None

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.ports import ContentStore
+from tests.support.length import examples
 
 NAME = "2024/a-b_c.parquet"
 
@@ -48,7 +49,7 @@ class StoreContract:
         data = os.urandom(3_000_000)
         put(store, NAME, data)
 
-        @settings(max_examples=40, deadline=None)
+        @settings(max_examples=examples(15), deadline=None)
         @given(st.integers(0, len(data) + 10), st.none() | st.integers(0, len(data) + 10))
         def check(offset: int, length: int | None) -> None:
             assert content(store, NAME, offset, length) == data[offset:][:length]

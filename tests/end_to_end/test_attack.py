@@ -1,6 +1,6 @@
 """Clients that ask for all there is, at once, keep the gateway neither from receiving nor from answering others.
 
-`ATTACK_SECONDS=120` makes the attack longer and larger than the suite has time for.
+In the long form (`--long`) the attack is longer and larger, and its effect is measured.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ from tests.support import processes
 from tests.support.attackers import CUT, LEFT, MIB, Attackers, csv_rows, dataset_json_bomb, parquet_bomb
 from tests.support.disk import disk_of
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
+from tests.support.length import IS_LONG
 from tests.support.loads import messages, mixed
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import publish
@@ -32,8 +33,7 @@ from tests.support.sas_client import Program, binary_file
 
 pytestmark = pytest.mark.broker
 
-SECONDS = float(os.environ.get("ATTACK_SECONDS", "8"))
-IS_LONG = SECONDS > 30
+SECONDS = 120.0 if IS_LONG else 8.0
 TOPIC = "attack"
 CHART = Path(__file__).parents[2] / "helm/values.yaml"
 FREE = (24 + 2 * int(SECONDS)) * MIB

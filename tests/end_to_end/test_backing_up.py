@@ -35,8 +35,8 @@ def test_backed_up_under_load_killed_and_restored_elsewhere(tmp_path: Path) -> N
     """The first load is acknowledged before the backups begin; the second comes while they run. What came too late for
     the last backup is sent again, as a sender that lost its gateway would."""
     program = Program(Random(21))
-    first = [*mixed(program, 60), *(binary_file(program, f"{n}", program.random.randbytes(1 << 20)) for n in range(4))]
-    second = mixed(program, 60)
+    first = [*mixed(program, 30), *(binary_file(program, f"{n}", program.random.randbytes(1 << 20)) for n in range(4))]
+    second = mixed(program, 30)
     stream = disordered(messages(program, second), program.random)
     backups, old, new = tmp_path / "backups", tmp_path / "old", tmp_path / "new"
     old.mkdir()

@@ -1,7 +1,7 @@
 """Replicas behind a load balancer without sticky sessions, by the OpenAPI description of the gateway.
 
-`--examples 50` is the long form: so many requests of each operation, so many sequences of requests, all operations, and
-all of the phases that one process is checked with.
+The long form (`--long`) sends fifty requests of each operation and fifty sequences of requests, asks for all
+operations, and has all of the phases that one process is checked with.
 """
 
 import os
@@ -15,6 +15,7 @@ import pytest
 from tests.support.division import TOPIC, Division
 from tests.support.forked_gateway import Forks
 from tests.support.gateway import mqtt_destination
+from tests.support.length import IS_LONG
 from tests.support.mosquitto import Mosquitto
 from tests.support.object_server import Bucket
 from tests.support.sas_client import Program
@@ -29,12 +30,9 @@ CHANGING = "^/v1/(deliveries|files|messages|uploads)"
 REPLICAS = ("serve-a", "serve-b", "serve-c")
 
 
-@pytest.mark.timeout(7200)  # the long form
-def test_any_replica_answers_as_it_is_described(
-    tmp_path: Path, postgresql: Path, bucket: Bucket, pytestconfig: pytest.Config
-) -> None:
+def test_any_replica_answers_as_it_is_described(tmp_path: Path, postgresql: Path, bucket: Bucket) -> None:
     """What one replica has made is there at once at all others, and what it has removed is gone."""
-    examples = pytestconfig.getoption("examples")
+    examples = 50 if IS_LONG else 1
     (tmp_path / "broker").mkdir()
     forks = Forks(dict(os.environ))  # with the address of the object server
     with Mosquitto(tmp_path / "broker") as broker, ExitStack() as ending:
@@ -59,7 +57,7 @@ def test_any_replica_answers_as_it_is_described(
         ports = [division[name].port for name in REPLICAS]
         with Spreading(ports, 35) as spreading:
             phases, some = "fuzzing,stateful", ["--include-path-regex", CHANGING]
-            if examples > 1:
+            if IS_LONG:
                 phases, some = f"examples,coverage,{phases}", []
             amount = ("--phases", phases, *some, "--max-examples", str(examples))
             # A stream of events does not end, and replicas receive nothing.

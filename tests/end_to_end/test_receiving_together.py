@@ -5,14 +5,18 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
+from shutil import rmtree
 from time import sleep
 
 import pytest
 
+from adapters.arrow_journal import ArrowJournal
+from adapters.arrow_journal.archive import ArrowArchive
 from app.testing.waiting import until
-from tests.support.competing import Competing
+from tests.support.competing import Competing, Identity, identity
 from tests.support.division import Division
 from tests.support.forked_gateway import Forks
+from tests.support.gateway import GatewayProcess
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqi import environment
 from tests.support.object_server import Bucket
@@ -43,7 +47,7 @@ def shared(
         yield made, competing
 
 
-def test_receivers_share_one_journal(shared: tuple[Division, Competing]) -> None:
+def test_receivers_share_one_journal(shared: tuple[Division, Competing], bucket: Bucket, tmp_path: Path) -> None:
     division, competing = shared
     random = Random(35)
     until(division.keeper)
@@ -53,6 +57,8 @@ def test_receivers_share_one_journal(shared: tuple[Division, Competing]) -> None
     competing.assert_received(division["serve-a"])
     shares = competing.shares(division)
     assert min(shares.values()) > 0, f"each of them has received something from each source: {shares}"
+    checks = division["receive-a"].client.get("/health/ready").json()["checks"]
+    assert checks["source sas"]["ok"], "sharing is no fault here"
 
     # Each process is killed while messages come, and started again.
     for name in [*division.processes]:
@@ -65,4 +71,53 @@ def test_receivers_share_one_journal(shared: tuple[Division, Competing]) -> None
     division.await_settled(competing.count)
     competing.assert_received(division["serve-a"])
     assert len(division.finished()) == competing.count
+    if division.ack == "disk":
+        _lose_a_receiver(division, competing, bucket, tmp_path)
     assert division.events("message.quarantined") == division.events("attachment.damaged") == []
+
+
+def _lose_a_receiver(division: Division, competing: Competing, bucket: Bucket, folder: Path) -> None:
+    """Lose one with its disk: what it has acknowledged and not published is missing, and nothing else."""
+    serving, lost = division["serve-a"], division["receive-c"]
+    before, received = {*competing.needed}, sum(competing.shares(division).values())
+    bucket.refuse(500)
+    sent = competing.send(3)
+    until(lambda: sum(competing.shares(division).values()) >= received + sent)
+    lost.kill()
+    journal = ArrowJournal(lost.folder / "var" / "journal")
+    own, kept = journal.identity().id, messages_of(journal)
+    journal.close()
+    rmtree(lost.folder / "var")
+    bucket.refuse(0)
+    new = {key: needed for key, needed in competing.needed.items() if key not in before}
+    everything = set().union(*new.values())
+    archive = ArrowArchive(f"{bucket.url}/archive", folder / "cache")
+    until(lambda: everything - kept <= messages_of(archive), 60)
+    missing = everything - messages_of(archive)
+    unfinished = {key: needed for key, needed in new.items() if needed & missing}
+    assert unfinished
+    division.await_settled(competing.count - len(unfinished))
+    known = {key for key, needed in unfinished.items() if needed - missing}
+    serving.until(lambda: named(serving) & new.keys() == known)
+
+    division.pass_over(own, 3600)
+    keeper = division[str(division.keeper())]
+    keeper.until(lambda: keeper.samples().total("receivers_away") == 1)
+    check = keeper.client.get("/health/ready").json()["checks"]["receivers"]
+    assert (check["ok"], [each["journal"] for each in check["away"]]) == (False, [own])
+    assert serving.client.delete(f"/v1/receivers/{own}").status_code == 204
+    keeper.until(lambda: keeper.client.get("/health/ready").json()["checks"]["receivers"]["ok"])
+    assert own not in [each["journal"] for each in serving.client.get("/v1/receivers").json()["items"]]
+
+
+def named(gateway: GatewayProcess) -> set[tuple[str, str]]:
+    """Return the attachments that a gateway reports as unfinished, also those whose header is missing."""
+    return {
+        (item["source"], item["correl_id"])
+        for announced in ("true", "false")
+        for item in gateway.listing("/v1/attachments", state="receiving", announced=announced)
+    }
+
+
+def messages_of(journal: ArrowJournal | ArrowArchive) -> set[Identity]:
+    return {identity(each.source, each) for _, batch in journal.replay(None) for each in batch}

@@ -1,8 +1,5 @@
-"""The gateway and its Rendezvous daemon are killed again and again, while attachments come and go.
+"""The gateway and its Rendezvous daemon are killed again and again, while attachments come and go."""
 
-KILLS in the environment says how often: `KILLS=100 make test ARGS=tests/end_to_end/test_rendezvous_surviving.py`."""
-
-import os
 from contextlib import ExitStack, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -10,19 +7,18 @@ from random import Random
 from threading import Event, Thread
 from typing import Any
 
-import pytest
-
 from adapters.rendezvous.client import DaemonClient, DaemonError
 from adapters.rendezvous.settings import DaemonSettings
 from app.codecs.rendezvous.daemon import publish, publish_head
 from app.testing.waiting import until
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess
+from tests.support.length import IS_LONG
 from tests.support.rendezvous_daemon import RendezvousDaemon
 from tests.support.rendezvous_program import messages
 from tests.support.sas_client import Program, binary_file
 
-KILLS = int(os.environ.get("KILLS", "4"))
+KILLS = 100 if IS_LONG else 4
 IN, OUT = "KILLS.IN", "KILLS.OUT"
 
 
@@ -84,7 +80,6 @@ class Sending:
             client.close()
 
 
-@pytest.mark.timeout(120 + 15 * KILLS)
 def test_what_is_journalled_is_finished_once_whatever_is_killed(tmp_path: Path) -> None:
     random = Random(2)
     with ExitStack() as ending:

@@ -1,9 +1,5 @@
-"""Attachments of `sas_rendezvous` over MQTT, whose messages are numbered as they come: a restart loses none of them.
+"""Attachments of `sas_rendezvous` over MQTT, whose messages are numbered as they come: a restart loses none of them."""
 
-KILLS in the environment says how often each gateway is killed: `KILLS=20 make test
-ARGS=tests/end_to_end/test_resuming.py`."""
-
-import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +13,7 @@ from paho.mqtt.client import Client, MQTTMessageInfo
 from tests.end_to_end.test_rendezvous import check
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_source
+from tests.support.length import IS_LONG
 from tests.support.loads import mixed
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import Version, connected
@@ -25,7 +22,7 @@ from tests.support.sas_client import Attached, Program, binary_file
 
 pytestmark = pytest.mark.broker
 
-KILLS = int(os.environ.get("KILLS", "5"))
+KILLS = 20 if IS_LONG else 2
 TOPICS, IN_FLIGHT = 6, 20
 SESSIONS = pytest.mark.parametrize(("version", "qos"), [("5", 1), ("5", 2), ("3.1.1", 1), ("3.1.1", 2)])
 
@@ -129,7 +126,6 @@ class Sending:
                 info.wait_for_publish(30)
 
 
-@pytest.mark.timeout(180 + 20 * KILLS)
 @SESSIONS
 def test_whenever_the_gateway_is_killed_every_attachment_is_finished_once(
     tmp_path: Path, version: Version, qos: int

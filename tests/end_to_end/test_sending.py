@@ -18,7 +18,7 @@ TOPIC = "there/and/back"
 
 @pytest.mark.parametrize(
     ("storage", "size", "kills"),
-    [("folder", 24 << 20, (10, 300, 600)), ("servers", 6 << 20, (10, 100))],
+    [("folder", 12 << 20, (10, 150)), ("servers", 4 << 20, (50,))],
     indirect=["storage"],
 )
 @pytest.mark.usefixtures("storage")

@@ -1,7 +1,4 @@
-"""A gateway that is killed while it sends, and brokers that go away: what arrives, and how often.
-
-`python -m tests.support.sending_campaign 100 30` is the long form.
-"""
+"""A gateway that is killed while it sends, and brokers that go away: what arrives, and how often."""
 
 from pathlib import Path
 from random import Random
@@ -11,6 +8,7 @@ import pytest
 from app.framing.protocol import message_identifier
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess
+from tests.support.length import IS_LONG
 from tests.support.mq import mq_destination
 from tests.support.mqi import load
 from tests.support.queue_manager import QueueManager
@@ -18,7 +16,7 @@ from tests.support.sending_campaign import BODY, QUEUE, SETTINGS, UNIT, publish_
 
 pytestmark = pytest.mark.broker
 
-KILLS, BROKER_KILLS = 8, 3
+KILLS, BROKER_KILLS = (100, 30) if IS_LONG else (4, 2)
 
 
 def test_with_a_state_queue_every_message_arrives_exactly_once(tmp_path: Path) -> None:

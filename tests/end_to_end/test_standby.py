@@ -17,6 +17,7 @@ from app.testing.waiting import until
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import mqtt_source
 from tests.support.lease_server import LeaseServer
+from tests.support.length import IS_LONG
 from tests.support.loads import assert_received, messages, mixed
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import publish
@@ -26,7 +27,7 @@ from tests.support.subscribe import left_in_session, subscribe
 pytestmark = pytest.mark.broker
 
 TOPIC = "sas/attachments"
-FAIL_OVERS = int(os.environ.get("FAIL_OVERS", "5"))
+FAIL_OVERS = 50 if IS_LONG else 5
 SUPERSEDED = 75
 SETTINGS = '[limits]\nfree_bytes = 0\n[journal]\nsegment_bytes = "1 MiB"\n[content]\nsettle_after = "1s"\n'
 

@@ -17,6 +17,7 @@ from app.model.message import PhysicalMessage
 from app.testing.waiting import until
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_source
+from tests.support.length import IS_LONG
 from tests.support.loads import assert_received, messages, mixed
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import publish
@@ -26,6 +27,7 @@ from tests.support.subscribe import left_in_session, subscribe
 pytestmark = pytest.mark.broker
 
 TOPIC = "sas/attachments"
+KILLS = 60 if IS_LONG else 6
 SMALL, LARGE = 32 << 20, 512 << 20
 FILLING_AT_MOST = 20_000
 """The number of small attachments that surely do not fit on a full disk."""
@@ -51,7 +53,9 @@ def distinct(stream: Sequence[PhysicalMessage]) -> set[tuple[bytes, bytes]]:
     return {(sent.correl_id, bytes(sent.body)) for sent in stream}
 
 
-@pytest.mark.parametrize(("storage", "kills", "count"), [("folder", 20, 90), ("servers", 4, 21)], indirect=["storage"])
+@pytest.mark.parametrize(
+    ("storage", "kills", "count"), [("folder", KILLS, 60), ("servers", 4, 21)], indirect=["storage"]
+)
 @pytest.mark.usefixtures("storage")
 def test_killed_in_the_middle_again_and_again_nothing_is_lost_and_nothing_comes_twice(
     tmp_path: Path, kills: int, count: int
@@ -111,8 +115,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["alive", "killed"])
-@pytest.mark.parametrize("limit", ["8 MiB", "0"])
+@pytest.mark.parametrize(("limit", "killed"), [("8 MiB", False), ("0", True)])
 def test_a_full_disk_stops_the_stream_and_room_lets_it_go_on(
     tmp_path: Path, small_disk: Path, limit: str, killed: bool
 ) -> None:

@@ -1,7 +1,7 @@
 """Whatever happens to the messages of an attachment: it is finished with the content that was sent, or not at all.
 
 What is sent comes from programs that share no code with the product (`tests.evidence.senders`). By default each
-change of each kind of attachment is tried in one dialect; `--every-change` tries all of them, which takes hours.
+change of each kind of attachment is tried in one dialect; `--long` tries all of them, which takes hours.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +19,7 @@ from tests.evidence.cases import SENDINGS, Case, at_random, double, in_any_manne
 from tests.evidence.known import KNOWN, Known
 from tests.evidence.senders import mq_group, sas_queue, sas_rendezvous
 from tests.evidence.senders.sent import Sending
+from tests.support.length import IS_LONG
 
 AT_ONCE = 1500
 RESTARTED_AT_ONCE = 100
@@ -89,10 +90,9 @@ def test_nor_where_a_subject_has_shown_how_its_senders_count(tmp_path: Path) -> 
     judged([each._replace(before=2) for each in cases], tmp_path)
 
 
+@pytest.mark.skipif(not IS_LONG, reason="takes hours")
 @pytest.mark.parametrize("framing", SENDINGS)
-def test_every_change(tmp_path: Path, framing: str, request: pytest.FixtureRequest) -> None:
-    if not request.config.getoption("--every-change"):
-        pytest.skip("takes hours; --every-change asks for it")
+def test_every_change(tmp_path: Path, framing: str) -> None:
     random = Random(32)
     sendings = SENDINGS[framing]
     one_dialect = {(each.kind, each.told): each for each in random.sample(sendings, len(sendings))}.values()

@@ -9,12 +9,14 @@ from tests.faults.judging import Verdict
 from tests.faults.kinds import KINDS
 from tests.faults.pipeline_kills import MOMENTS
 from tests.faults.scenarios import SCENARIOS, SHORT, run
+from tests.support.length import IS_LONG
 
 pytestmark = pytest.mark.broker
 
 SEED = "short"
-FAULTS_OF_REPLICAS = 6
-"""Fewer than there are kinds: each takes some ten seconds. `make faults` has them all."""
+FAULTS_OF_REPLICAS = None if IS_LONG else 3
+"""Fewer than there are kinds: each takes some ten seconds. tests/end_to_end/test_roles.py kills and pauses processes,
+and tests/end_to_end/test_readiness.py takes the database away."""
 
 
 @pytest.mark.timeout(1200)  # ten starts and more take long on a busy machine
@@ -30,7 +32,8 @@ def test_promises_are_kept_whatever_happens(name: str, tmp_path: Path, verdicts:
 
 
 def test_a_pipeline_killed_in_its_commit_loses_nothing(tmp_path: Path, verdicts: list[Verdict]) -> None:
-    verdict = pipeline.run("batch", SEED, tmp_path)
+    """A stream: batches have the same commit, and no checkpoint beside it."""
+    verdict = pipeline.run("stream", SEED, tmp_path)
     verdicts.append(verdict)
     assert verdict.faults, "\n".join(("nothing happened", *verdict.notes))
     assert verdict.is_kept, "\n".join((verdict.line, *verdict.notes))

@@ -27,6 +27,7 @@ from app.service.sending.framer import Framer
 from app.testing.gateway_stages import service_context
 from app.testing.outgoing_files import FILES, delivery
 from tests.framing.order_packets import parquet, table
+from tests.support.length import examples
 
 WAYS = [("big-4-excluded-packed", 273), ("little-8-absent-aligned", 546)]
 SMALL = [each for each in FILES if len(each[2]) < 100_000]
@@ -137,7 +138,7 @@ def test_a_message_with_anything_wrong_is_an_event_or_their_error(name: str) -> 
     framing, sent = FRAMINGS[name], written(name)
     record = AttachmentRecord("a", "orders", bytes(16), kind=AttachmentKind.BINARY_FILE)
 
-    @settings(max_examples=80)
+    @settings(max_examples=examples(40))
     @given(mutated(sent))
     def check(made: tuple[list[PhysicalMessage], PhysicalMessage]) -> None:
         before, changed = made

@@ -21,6 +21,7 @@ from app.pipeline.run.spark_steps import SparkSteps
 from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support import mixed_journal
 from tests.support.header_apart import HeaderApart
+from tests.support.local_steps import run_batch
 
 
 def test_an_archive_that_grows_is_committed_once(
@@ -48,7 +49,7 @@ def test_an_archive_that_grows_is_committed_once(
     again = _run(spark, grown, journal)
     assert again is not None
     assert not again.was_known
-    assert _run(spark, whole, journal) is not None
+    assert run_batch(whole, journal) is not None
     _stream(spark, streamed, journal)
     for folder in (grown, streamed):
         assert_same(in_folder(folder, journal), in_folder(whole, journal), settled=True)

@@ -1,6 +1,5 @@
 """The hosts of assembly over one journal: in the gateway's process, a batch on Spark, a stream on Spark."""
 
-import os
 import shutil
 import signal
 import subprocess
@@ -22,6 +21,7 @@ from app.pipeline.run import batch, streaming
 from app.pipeline.run.spark_steps import SparkSteps
 from app.testing.host_results import HostResults, assert_same, by_the_gateway, in_folder, settings, tables
 from tests.support import mixed_journal
+from tests.support.length import IS_LONG
 from tests.support.mixed_journal import MIB
 from tests.support.stream_driver import MOMENTS
 
@@ -34,8 +34,6 @@ KILLS = dict(zip(MOMENTS, (1, 0, 0, -1, -1), strict=True))
 """The moments at which a driver is killed, each with the micro-batch of its process. The second micro-batch comes
 first, since the first leaves state behind. Once it has written to a table, the next process ends its commit before the
 stream begins, and is killed then."""
-FEW_KILLS = ("at work", "one table")
-"""The moments without KILLS in the environment: each needs a new Java. `make faults` has them all, too."""
 
 
 @pytest.fixture(scope="module")
@@ -109,14 +107,14 @@ def test_a_stream_finds_the_same(
     assert tables(tmp_path) == tables(batched)
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.skipif(not IS_LONG, reason="each kill takes a new Java; tests/faults kills a driver in its commit")
 def test_a_driver_killed_at_any_moment_loses_nothing_and_does_nothing_twice(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     journal, streamed, whole = tmp_path / "journal", tmp_path / "stream", tmp_path / "batch"
     mixed_journal.write(journal, mixed_journal.traffic(Random(7), 8, 20 * MIB))
-    for moment in KILLS if "KILLS" in os.environ else FEW_KILLS:
-        died = _drive(streamed, journal, moment, str(KILLS[moment]))
+    for moment, number in KILLS.items():
+        died = _drive(streamed, journal, moment, str(number))
         assert died.returncode == -signal.SIGKILL, died.stderr[-4000:]
     shutil.rmtree(streamed / "checkpoint")
     ended = _drive(streamed, journal)

@@ -21,6 +21,7 @@ from app.pipeline.run import batch
 from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support import mixed_journal
 from tests.support.damaged_archive import Killed, die_after
+from tests.support.length import IS_LONG
 from tests.support.local_steps import LocalSteps, opened_run, run_batch
 from tests.support.sas_client import Program, binary_file, message
 
@@ -64,7 +65,7 @@ def run_bounded(folder: Path, journal: Path, steps: LocalSteps, *, until: int | 
         batch.run(steps, replace(run, job=replace(run.job, commit_bytes=1)), until=until)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(20 if IS_LONG else 1))
 def test_bounded_batches_come_to_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """They are killed now and then, at any step of a commit."""
     monkeypatch.setattr(packages, "LEAST", 1)

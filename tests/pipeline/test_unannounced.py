@@ -22,6 +22,7 @@ from app.tables.quality import QUALITY, summed
 from app.testing.gateway_stages import service_context
 from app.testing.host_results import settings as settings_of
 from tests.support.announcing import KEY, Known, Sent, traffic
+from tests.support.length import examples
 from tests.support.local_steps import run_batch
 from tests.support.sas_client import Program, message
 
@@ -66,7 +67,7 @@ def check_events(catalog: Catalog, known: Known, waiting: dict[str, bytes]) -> N
     assert len({(each.subject, each.data["message"]) for each in events}) == len(events), "nothing is told of twice"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(pieces=traffic().filter(bool))
 def test_batches_and_a_catalog_made_anew_have_what_is_known(pieces: list[list[Sent]]) -> None:
     known, shown, waiting = Known(), dict[str, bytes](), dict[str, bytes]()

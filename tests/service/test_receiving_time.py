@@ -52,6 +52,21 @@ def place(tmp_path: Path) -> Iterator[Place]:
         yield Place(context, clock)
 
 
+def test_of_two_paths_the_time_counts_in_which_both_could_receive(tmp_path: Path) -> None:
+    clock, paths = ManualClock(), {SOURCE: Connected(), "second": Connected()}
+    sources = {SOURCE: {"transport": "memory", "queue": "one"}}
+    sources["second"] = {"transport": "memory", "queue": "two", "same_as": SOURCE}
+    with service_context(tmp_path, clock, expiry={"unfinished": "7d"}, sources=sources) as context:
+        times = ReceivingTime(context, paths)
+        for connected in (True, False, True):
+            paths["second"].connected = connected
+            for _ in range(int(SETTLING_SECONDS) + 10):
+                clock.advance(1)
+                times.step()
+        assert times.counted(SOURCE) == 2 * 10 * 1_000_000
+        assert times.sources == [SOURCE]
+
+
 def test_the_first_moments_do_not_count(place: Place) -> None:
     settling = int(SETTLING_SECONDS)
     assert place.seconds(settling) == 0

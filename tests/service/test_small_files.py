@@ -29,6 +29,7 @@ from app.service.finishing.plain_files import plain_files
 from app.service.finishing.stored_parts import CompleteAttachment
 from app.settings import Settings
 from app.wire import WireError
+from tests.support.length import examples
 
 KEY = b"k" * correlid.KEY_SIZE
 numbers = count(1)
@@ -128,7 +129,7 @@ def runs_of(positions: list[Position]) -> list[PartRun]:
     return [PartRun(run[0][0], len(run), run[0][1]) for run in runs]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(20))
 @given(st.lists(bodies(), min_size=1, max_size=5), MASKS, st.booleans(), st.randoms(use_true_random=False))
 def test_files_read_together_are_as_each_read_alone(
     stores: Stores, several: list[list[bytes]], dialects: int, in_place: bool, random: Random

@@ -4,34 +4,47 @@ sources, what programs send there, and the checks of what is received."""
 from collections.abc import Callable
 from functools import partial
 from io import BytesIO
+from itertools import chain
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.model.message import PhysicalMessage
 from tests.support.division import TOPIC, Division
-from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
+from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.group_loads import assert_groups
-from tests.support.loads import assert_received, messages, table
+from tests.support.loads import assert_received, table
 from tests.support.mosquitto import Mosquitto
-from tests.support.mq import mq_source, put
+from tests.support.mq import mq_destination, mq_source, put
 from tests.support.mq_client import Sent, any_bodies, group
 from tests.support.mqi import load
 from tests.support.publish import publish
 from tests.support.queue_manager import QueueManager
-from tests.support.sas_client import Attached, Program, binary_file, data_set, disordered, text_file
+from tests.support.sas_client import Attached, Program, binary_file, data_set, disordered, message, text_file
 from tests.support.subscribe import subscribe
 
-QUEUE, GROUPS = "SAS.ATTACHMENTS", "GROUPS"
-ORDER_TOPIC = "order/packets"
-SHARED_QUEUE = "exclusive = false\nbatch_messages = 5\n"
+QUEUE, GROUPS, ORDERS = "SAS.ATTACHMENTS", "GROUPS", "ORDERS"
+GROUP = f"$share/gateways/{TOPIC}"
+SHARED = "exclusive = false\nbatch_messages = 5\n"
 """Units of work so small that several receivers have some of a few messages."""
 BYTES, ROWS, BODY_LIMIT = 20_000, 300, 2_000
 """The size of each attachment, and the most of it in a message, so that it has a dozen parts and more."""
+PATIENCE = 120.0
 SOURCES = ("sas", "queue", "groups", "order")
 
 Send = Callable[[], None]
+
+
+Identity = tuple[str, bytes, int, int, bytes]
+"""What tells a message from others: its source, its correlid or its group and its place there, and its body."""
+
+
+def identity(source: str, sent: PhysicalMessage) -> Identity:
+    if source == "groups":
+        return source, sent.group_id, sent.msg_seq_number, sent.offset, bytes(sent.body)
+    return source, sent.correl_id, 0, 0, bytes(sent.body)
 
 
 def once(send: Send) -> None:
@@ -51,28 +64,22 @@ class Competing:
         }
         self.attachments: dict[str, list[Attached]] = {name: [] for name in self._programs}
         self.groups: list[Sent] = []
+        self.needed: dict[tuple[str, Any], set[Identity]] = {}
+        """What has to come of each attachment, but tables."""
         self.tables: list[pa.Table] = []
-        self.destination = mqtt_destination(
-            "order", broker.port, ORDER_TOPIC, 'framing = "order_packet"\nbody_limit = 4096\n'
-        )
-        for queue in (QUEUE, GROUPS):
+        self.destination = mq_destination("order", manager, ORDERS, 'framing = "order_packet"\nbody_limit = 4096\n')
+        for queue in (QUEUE, GROUPS, ORDERS):
             manager.define(queue, maxdepth=100_000)
         for name in receivers:
-            for source, topic in (("sas", TOPIC), ("order", ORDER_TOPIC)):
-                subscribe(broker.port, f"{name}-{source}", f"$share/gateways/{topic}", "5")
+            subscribe(broker.port, name, GROUP, "5")
 
     def sources(self, name: str) -> str:
         """Return the tables of the sources of the process `name`."""
-
-        def shared(source: str, topic: str, framing: str) -> str:
-            filter_ = f"$share/gateways/{topic}"
-            return mqtt_source(source, self._broker.port, filter_, framing=framing, client_id=f"{name}-{source}")
-
         return (
-            shared("sas", TOPIC, "sas_queue")
-            + shared("order", ORDER_TOPIC, "order_packet")
-            + mq_source("queue", self._manager, QUEUE, SHARED_QUEUE)
-            + mq_source("groups", self._manager, GROUPS, f'framing = "mq_group"\n{SHARED_QUEUE}')
+            mqtt_source("sas", self._broker.port, GROUP, client_id=name)
+            + mq_source("queue", self._manager, QUEUE, SHARED)
+            + mq_source("groups", self._manager, GROUPS, f'framing = "mq_group"\n{SHARED}')
+            + mq_source("order", self._manager, ORDERS, f'framing = "order_packet"\n{SHARED}')
         )
 
     @property
@@ -87,23 +94,33 @@ class Competing:
         groups = {("groups", each.identifier.hex()) for each in self.groups}
         return named | groups | {("order", each.num_rows) for each in self.tables}
 
-    def send(self, count: int, deliver: Callable[[Send], None] = once) -> None:
-        """Send so many attachments of each source but `order`, their messages in any order, some of them twice.
-        `deliver` may send them more than once."""
+    def send(self, count: int, deliver: Callable[[Send], None] = once) -> int:
+        """Send so many attachments of each source but `order`, their messages in any order, some of them twice. Return
+        the number of messages. `deliver` may send them more than once."""
+        total = 0
         for source, program in self._programs.items():
             attachments = [_made(program, len(self.attachments[source]) + number) for number in range(count)]
             self.attachments[source] += attachments
-            sent = disordered(messages(program, attachments), self._random)
+            messages = [message(program, [each]) for each in attachments]
+            for attached, (header, _application, *parts) in zip(attachments, messages, strict=True):
+                needed = {identity(source, each) for each in (header, *parts)}
+                self.needed[source, attached.definition.correl_id.hex()] = needed
+            sent = disordered(chain.from_iterable(messages), self._random)
+            total += len(sent)
             if source == "sas":
-                deliver(partial(publish, sent, self._broker.port, TOPIC, "5"))
+                deliver(partial(publish, sent, self._broker.port, TOPIC, "5", matched=True))
             else:
                 deliver(partial(put, self._pymqi, self._manager, QUEUE, sent))
         groups = [
             group(self._random, any_bodies(self._random, self._random.randbytes(BYTES), 20)) for _ in range(count)
         ]
         self.groups += groups
+        self.needed |= {
+            ("groups", one.identifier.hex()): {identity("groups", each) for each in one.messages} for one in groups
+        }
         sent = disordered([each for one in groups for each in one.messages], self._random)
         deliver(partial(put, self._pymqi, self._manager, GROUPS, sent))
+        return total + len(sent)
 
     def order(self, gateway: GatewayProcess, deliver: Callable[[Send], None] = once) -> None:
         """Have a gateway send a table as order packets. Each table has another number of rows."""
@@ -116,7 +133,8 @@ class Competing:
         def post() -> None:
             files = {"file": (f"{name}.parquet", sink.getvalue().to_pybytes(), "application/vnd.apache.parquet")}
             form, key = {"destination": "order"}, {"Idempotency-Key": name}
-            gateway.client.post("/v1/messages", data=form, files=files, headers=key).raise_for_status()
+            answer = gateway.client.post("/v1/messages", data=form, files=files, headers=key, timeout=PATIENCE)
+            answer.raise_for_status()
 
         deliver(post)
 

@@ -53,12 +53,15 @@ class Division:
         self._sources = shared or (lambda _: alone)
         journal = JOURNAL + ("" if shared is None else f'shared = true\nack = "{ack}"\n')
         self._settings = (SETTINGS + journal).format(bucket=bucket.url) + url + more
-        self._folder, self._forks, self._http = folder, forks, http
+        self._folder, self._forks, self._http, self.ack = folder, forks, http, ack
 
-    def begin(self, name: str) -> None:
-        """Start a process, whose name begins with its role; before the next one looks for a free port."""
+    def begin(self, name: str, data: Path | None = None) -> None:
+        """Start a process, whose name begins with its role; before the next one looks for a free port. It continues in
+        the data folder of another one, if that is given."""
         own = self._folder / name
         own.mkdir()
+        if data is not None:
+            data.rename(own / "var")
         roles = f'roles = ["{name.partition("-")[0]}"]\n'
         settings = self._settings + self._sources(name)
         self.processes[name] = ForkedGateway(own, settings, self._forks, first=roles, http=self._http)
@@ -89,6 +92,12 @@ class Division:
         asked = "SELECT count(*) FROM attachments WHERE state = 'finished' AND storage = 'store'"
         with psycopg.connect(self._database, autocommit=True) as connection:
             until(lambda: connection.execute(asked).fetchone() == (count,), timeout, pause=0.1)
+
+    def pass_over(self, journal: str, seconds: int) -> None:
+        """Have the receiver with a journal not been seen for so many seconds more."""
+        later = "UPDATE receiving_journals SET seen_at = seen_at - %s WHERE id = %s"
+        with psycopg.connect(self._database) as connection:
+            connection.execute(later, [seconds * 1_000_000, journal])
 
     def finished(self) -> set[str]:
         """Return the attachments that were finished, each once."""

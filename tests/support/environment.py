@@ -9,17 +9,12 @@ import os
 
 _PROXIES = {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"}
 KEPT = "PROXIES_OF_WHO_RUNS_THE_TESTS"
-_MUTATIONS = "ATTACHMENT_GATEWAY_MUTATIONS"
-MUTATIONS = "MUTATIONS_OF_WHO_RUNS_THE_TESTS"
-"""The number of damaged files that tests make. No gateway knows a setting of this name."""
 
 
 def isolate() -> None:
     """Remove the gateway's variables from this process's environment, and put those of tests and its proxies aside."""
     found = {name: os.environ.pop(name) for name in list(os.environ) if name.upper() in _PROXIES}
     os.environ.setdefault(KEPT, json.dumps(found))  # a process of xdist inherits it
-    if _MUTATIONS in os.environ:
-        os.environ[MUTATIONS] = os.environ[_MUTATIONS]
     for name in list(os.environ):
         if name.upper().startswith("ATTACHMENT_GATEWAY_"):
             del os.environ[name]

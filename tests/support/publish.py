@@ -1,13 +1,14 @@
 """Publishing physical messages like an independent program: with paho's client, without the gateway's adapter."""
 
 from collections.abc import Iterable
-from threading import BoundedSemaphore
-from typing import Literal
+from threading import BoundedSemaphore, Event
+from typing import Any, Literal
 
 from paho.mqtt.client import Client, MQTTMessageInfo
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
 
 from app.codecs.ibm_mq.image import write_image
 from app.model.message import PhysicalMessage
@@ -32,29 +33,45 @@ def connected(port: int, version: Version, client_id: str = "") -> Client:
 
 
 def publish(
-    messages: Iterable[PhysicalMessage], port: int, topic: str, version: Version, qos: int = 1, *, bare: bool = False
+    messages: Iterable[PhysicalMessage],
+    port: int,
+    topic: str,
+    version: Version,
+    qos: int = 1,
+    *,
+    bare: bool = False,
+    matched: bool = False,
 ) -> None:
     """Returns when the broker has confirmed all of them: by properties with MQTT 5, as MQ images with 3.1.1; or `bare`,
-    as their bodies alone."""
+    as their bodies alone.
+
+    If they must be `matched`, raises ConnectionError when the broker had no subscriber for one of them.
+    """
     client = connected(port, version)
-    room = BoundedSemaphore(_IN_FLIGHT)
-    client.on_publish = lambda *_: room.release()
+    room, unmatched = BoundedSemaphore(_IN_FLIGHT), Event()
+
+    def on_publish(_client: Client, _data: Any, _mid: int, reason: ReasonCode, _properties: Properties) -> None:
+        if reason.getName() == "No matching subscribers":
+            unmatched.set()
+        room.release()
+
+    client.on_publish = on_publish
     last: MQTTMessageInfo | None = None
     for message in messages:
         if not room.acquire(timeout=_CONFIRMED_WITHIN):
             raise TimeoutError("the broker confirms nothing")
-        if bare:
-            last = client.publish(topic, bytes(message.body), qos)
-        elif version == "5":
-            last = client.publish(topic, bytes(message.body), qos, properties=envelope(message))
-        else:
-            last = client.publish(topic, write_image(message), qos)
+        is_image = version != "5" and not bare
+        properties = envelope(message) if version == "5" and not bare else None
+        body = write_image(message) if is_image else bytes(message.body)
+        last = client.publish(topic, body, qos, properties=properties)
     if last is not None:
         for _ in range(_IN_FLIGHT):
             if not room.acquire(timeout=_CONFIRMED_WITHIN):
                 raise TimeoutError("the broker confirms nothing")
     client.disconnect()
     client.loop_stop()
+    if matched and unmatched.is_set():
+        raise ConnectionError(f"the broker has no subscriber for {topic}")
 
 
 def envelope(message: PhysicalMessage) -> Properties:

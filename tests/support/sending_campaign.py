@@ -1,19 +1,13 @@
 """Sending while the gateway and its queue manager are killed repeatedly, and a queue is sometimes full.
 
 The reader is slow: the queue is emptied only between two kills.
-
-As a program: `python -m tests.support.sending_campaign 100 30` kills the gateway 100 times and the queue manager 30
-times, with a state queue and without one. It repeats this over MQTT with QoS 1 and 2, where the broker breaks
-connections. It prints which messages arrived.
 """
 
-import sys
 from collections import Counter
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from time import sleep
 from types import ModuleType
 
@@ -165,21 +159,3 @@ def taken(library: ModuleType, manager: QueueManager) -> list[bytes]:
 
 def _all_sent(process: GatewayProcess) -> bool:
     return {delivery["state"] for delivery in process.listing("/v1/deliveries")} == {"sent"}
-
-
-def main() -> None:
-    kills, manager_kills = map(int, sys.argv[1:3])
-    for state_queue in (True, False):
-        with TemporaryDirectory() as folder:
-            outcome = send_under_fire(Path(folder), kills, manager_kills, state_queue=state_queue)
-        sys.stdout.write(f"IBM MQ, {'with' if state_queue else 'without'} a state queue: {outcome}\n")
-        sys.stdout.flush()
-    for qos in (1, 2):
-        with TemporaryDirectory() as folder:
-            outcome = publish_under_fire(Path(folder), kills, manager_kills, qos=qos)
-        sys.stdout.write(f"MQTT, QoS {qos}: {outcome}\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()

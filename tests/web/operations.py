@@ -81,6 +81,7 @@ class Everything:
             "delivery_id": delivery.id,
             "name": "WORK.PUPILS",
             "word": "not-found",
+            "journal": self.stock.receiver("pod-0", 3600),
             "upload_id": upload,
             "message_id": self.stock.message([record]).id,
         }

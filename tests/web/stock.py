@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -25,8 +25,17 @@ from app.metrics import Metrics
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage, Position
-from app.model.records import AttachmentRecord, Checkpoint, Extent, Finished, MessageRecord, PartRun, QuarantineRecord
-from app.ports import DeliveryProgress
+from app.model.records import (
+    AttachmentRecord,
+    Checkpoint,
+    Extent,
+    Finished,
+    JournalIdentity,
+    MessageRecord,
+    PartRun,
+    QuarantineRecord,
+)
+from app.ports import ArchivedJournal, DeliveryProgress
 from app.service.content.hashing_writer import Measured
 from app.service.context import ReceiverContext
 from app.service.gateway import Gateway
@@ -224,6 +233,16 @@ class Stock:
         belonging = [replace(attachment, message_id=record.id) for attachment in attachments]
         self.catalog.checkpoint(Checkpoint(messages=[record], attachments=belonging))
         return record
+
+    def receiver(self, name: str, seconds: int = 0) -> str:
+        """Have a receiver join that was seen so many seconds ago, and return the identifier of its journal."""
+        own = JournalIdentity(uuid4().hex, 1)
+        self.catalog.join(own, name, (), ArchivedJournal(self.journal.identity(), 0, 0))
+        with closing(sqlite3.connect(self.settings.data / "catalog.sqlite", isolation_level=None)) as database:
+            database.execute(
+                "UPDATE receiving_journals SET seen_at = seen_at - ? WHERE id = ?", [seconds * 1_000_000, own.id]
+            )
+        return own.id
 
     def quarantined(self, body: bytes, **fields: Any) -> QuarantineRecord:
         self._count += 1

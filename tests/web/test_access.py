@@ -74,6 +74,7 @@ class World:
             "delivery_id": self.delivery("archive", DeliveryState.FAILED).id,
             "name": "WORK.HIDDEN",
             "word": "not-found",
+            "journal": stock.receiver("pod-0", 3600),
         }
         self.identifiers["upload_id"] = self.upload()
         self.identifiers["message_id"] = stock.message([hidden], source=HIDDEN).id
@@ -195,7 +196,7 @@ ABOUT_NO_SOURCE = {
 ABOUT_ALL = {
     *("get_pipeline", "list_pipeline_runs"),
     *("metrics", "list_audit", "list_webhooks", "get_webhook", "enable_webhook", "replay_webhook"),
-    *("list_dead_letters", "replay_dead_letters", "delete_dead_letters"),
+    *("list_receivers", "forget_receiver", "list_dead_letters", "replay_dead_letters", "delete_dead_letters"),
 }
 OF_WHAT_IS_KNOWN = {
     "get_summary",

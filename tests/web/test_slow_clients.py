@@ -29,7 +29,7 @@ KNOWN = f"Authorization: Bearer {TOKEN}\r\n".encode()
 CLIENTS, ADDRESSES = 500, ("127.0.0.2", "127.0.0.3")
 AGAIN = 25
 """How many of those who were sent away come again in a fifth of a second: being slow costs them nothing."""
-ASKED = 400
+ASKED = 120
 """How often health is asked: enough that the start of a campaign, while 500 connect, is not all of it."""
 MOST_SECONDS = 5.0
 """Less than who waits behind slow clients would wait, and more than a busy machine takes."""

@@ -3,18 +3,24 @@
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, literal, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, select, update
 
 from adapters.sql_catalog.database_clock import now_of
 from adapters.sql_catalog.parts.part import CatalogPart
 from adapters.sql_catalog.schema.bounded_types import AnyText
-from adapters.sql_catalog.schema.catalog_tables import progress, receiving_journals, receiving_marks, receiving_time
+from adapters.sql_catalog.schema.catalog_tables import (
+    expirations,
+    progress,
+    receiving_journals,
+    receiving_marks,
+    receiving_time,
+)
 from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import ALONE, JournalIdentity, Publication
 from app.ports.catalog.shared_journal import ArchivedJournal, ReceivingJournal
 
-_joined, _times, _marks = receiving_journals, receiving_time, receiving_marks
+_joined, _times, _marks, _expirations = receiving_journals, receiving_time, receiving_marks, expirations
 
 
 class SharedJournalPart(CatalogPart):
@@ -28,6 +34,22 @@ class SharedJournalPart(CatalogPart):
         archived: ArchivedJournal,
         *,
         in_archive: bool = False,
+    ) -> JournalIdentity:
+        # A gateway that receives alone has this lock while it runs, and asks for receivers when it starts.
+        self._database.lock.take()
+        try:
+            return self._join(own, receiver, sources, archived, in_archive=in_archive)
+        finally:
+            self._database.lock.release()
+
+    def _join(
+        self,
+        own: JournalIdentity,
+        receiver: str,
+        sources: Collection[str],
+        archived: ArchivedJournal,
+        *,
+        in_archive: bool,
     ) -> JournalIdentity:
         with self._database.write(durable=True) as connection:
             row = connection.execute(select(progress)).one()
@@ -71,15 +93,9 @@ class SharedJournalPart(CatalogPart):
             copied = select(literal(journal, AnyText), *columns)
             copied = copied.where(_marks.c.source == source, _marks.c.journal == other)
             connection.execute(insert(_marks).from_select(["journal", *(each.name for each in columns)], copied))
-        for source, found in counted.items():
-            if source not in sources and len(found) > 1:  # others receive from it, and need not wait for this one
-                self._forget(connection, journal, source)
-            if source in sources:
-                self._forget(connection, ALONE, source)
-
-    def _forget(self, connection: Connection, journal: str, source: str) -> None:
-        for table in (_times, _marks):
-            connection.execute(delete(table).where(table.c.journal == journal, table.c.source == source))
+        _forget(connection, ALONE, sources)
+        by_others = [source for source, found in counted.items() if source not in sources and len(found) > 1]
+        _forget(connection, journal, by_others)  # they need not wait for this one
 
     def published(self) -> int:
         with self._database.read() as connection:
@@ -113,7 +129,23 @@ class SharedJournalPart(CatalogPart):
 
     def leave(self, journal: str) -> bool:
         with self._database.write(durable=True) as connection:
-            connection.execute(delete(_marks).where(_marks.c.journal == journal))
-            connection.execute(delete(_times).where(_times.c.journal == journal))
+            _forget(connection, journal, connection.scalars(select(_times.c.source).distinct()).all())
             which = _joined.c.id == journal, _joined.c.has_left.is_(False)
             return bool(connection.execute(update(_joined).where(*which).values(has_left=True)).rowcount)
+
+
+def _forget(connection: Connection, journal: str, sources: Collection[str]) -> None:
+    """Forget the receiving time of a journal. What has expired by it keeps its distance from the time that counts."""
+    before = _least(connection)
+    for table in (_times, _marks):
+        connection.execute(delete(table).where(table.c.journal == journal, table.c.source.in_(sources)))
+    for source, least in _least(connection).items():
+        if later := least - before[source]:
+            of_source = _expirations.c.source == source
+            connection.execute(update(_expirations).where(of_source).values(counted=_expirations.c.counted + later))
+
+
+def _least(connection: Connection) -> dict[str, int]:
+    """Return the time of each source that counts: that of the receiver that could receive for the shortest time."""
+    least = select(_times.c.source, func.min(_times.c.counted)).group_by(_times.c.source)
+    return {row[0]: row[1] for row in connection.execute(least)}

@@ -69,8 +69,8 @@ class SharedJournalCatalog(Protocol):
         least.
 
         A gateway that received alone may have begun the journal. Then the archive must have all that the catalog has
-        assembled. Raises GatewayError otherwise. In a catalog that is new, the segments that receivers have published
-        are to be recorded again.
+        assembled. Raises GatewayError otherwise, and CatalogTaken while such a gateway runs. In a catalog that is new,
+        the segments that receivers have published are to be recorded again.
         """
 
     def published(self) -> int:

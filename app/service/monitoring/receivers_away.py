@@ -22,7 +22,7 @@ class ReceiversAway:
 
     def __init__(self, context: ServiceContext) -> None:
         self._context = context
-        self._fault = Recurring(log, "receivers_look")
+        self._fault = Recurring(log, "receivers_check")
         self.away: list[ReceivingJournal] = []
 
     def look(self) -> None:
@@ -37,7 +37,7 @@ class ReceiversAway:
         for each in found:
             if each.id not in before:
                 log.warning(
-                    "receiver_away", receiver=each.receiver, journal=each.id, seen_at=str(to_time(each.seen_at))
+                    "receiver_missed", receiver=each.receiver, journal=each.id, seen_at=str(to_time(each.seen_at))
                 )
         self.away = found
         self._context.metrics.receivers_away.set(len(found))

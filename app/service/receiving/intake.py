@@ -25,6 +25,7 @@ class SharedIntake:
 
     def __init__(self, context: ServiceContext, backlog: Backlog) -> None:
         self.backlog, self._most_properties = backlog, context.settings.limits.properties_bytes
+        self.has_others = context.settings.journal.shared
         self.arrivals = ArrivalsBySource(partial(_arrival_options, context))
         context.metrics.backlog_bytes.set_function(lambda: backlog.bytes)
         context.metrics.backlog_messages.set_function(lambda: backlog.messages)
@@ -77,6 +78,22 @@ class SharedIntake:
         why = f"its properties take {length} bytes, and limits.properties_bytes allows {limit}; the first ones are kept"
         kept = limited_properties(message.properties, limit)
         return message._replace(properties=kept).unreadable("properties-too-large", why)
+
+
+class NamingIntake:
+    """The intake of a source that is the same as another one: messages get that name."""
+
+    def __init__(self, intake: SharedIntake, name: str) -> None:
+        self._intake, self._name = intake, name
+        self.has_others = intake.has_others
+
+    def submit(self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None]) -> None:
+        """Submit messages; see `app.ports.Intake.submit`."""
+        self._intake.submit([message._replace(source=self._name) for message in messages], on_durable)
+
+    def refuse(self, message: PhysicalMessage, code: str, why: str, on_durable: Callable[[], None]) -> None:
+        """Refuse a message; see `app.ports.Intake.refuse`."""
+        self._intake.refuse(message._replace(source=self._name), code, why, on_durable)
 
 
 def _arrival_options(context: ServiceContext, name: str) -> ArrivalOptions:

@@ -24,11 +24,17 @@ _MENDS = "`attachment-gateway fsck --repair` shows what is lost, asks, and conti
 def claim(context: ReceiverContext) -> None:
     """Make this process the only gateway of the catalog, and bind the catalog to the journal.
 
-    Raises GatewayError when the two do not belong together, or when another gateway uses the catalog.
+    Raises GatewayError when the two do not belong together, when another gateway uses the catalog, or when receivers
+    have joined it: what they have published is not in this journal.
     """
     catalog, journal = context.catalog, context.journal
     if context.settings.standby is None:  # otherwise its lock may be held by a gateway that is paused
         catalog.lock()
+    if joined := catalog.receiving_journals():
+        raise GatewayError(
+            f"{len(joined)} receivers share the journal of the catalog {masked(context.settings.catalog_url)}: set "
+            "journal.shared, so that this process is one of them"
+        )
     bound, identity = catalog.journal_identity(), journal.identity()
     place, folder = masked(context.settings.catalog_url), context.settings.journal_folder
     if bound is not None and bound.id != identity.id:

@@ -34,6 +34,7 @@ from app.model.records import JournalIdentity, Publication
 from app.observe import Recurring, logger
 from app.ports import ArchivedJournal, JournalArchive, Segment, WritableJournal
 from app.service.context import WriterContext
+from app.service.retention.receiving_time import Reached
 
 TURN = "journal"
 """The lease of the receiver that publishes."""
@@ -106,10 +107,9 @@ class Publisher:
         if known is not None and known.in_archive and not self._own.waiting():
             self._catalog.leave(self._own.id)
 
-    def place(self, position: int) -> int | None:
-        """Return a packed position of the shared journal. All up to a packed position of the own journal is before it,
-        and what came later is behind it, except for the rest of the same segment. None means that it is not published
-        yet. Nothing is at -1."""
+    def place(self, position: int) -> Reached | None:
+        """Return what a packed position of the own journal means for the shared one; None while the shared one does not
+        have all up to there. Nothing is at -1."""
         present = self._catalog.published()  # before the own end is read
         segment = 0 if position < 0 else Position.unpack(position).segment
         while self._ends and self._ends[0].segment < segment:
@@ -118,7 +118,10 @@ class Publisher:
             return None
         end = self._context.journal.end()
         has_more = position >= 0 and end is not None and end.pack() > position
-        return self._ends[0].end if has_more and self._ends else present
+        if not has_more or not self._ends:
+            return Reached(present, present)
+        # What came later may be in the same segment.
+        return Reached(present, Position.unpack(self._ends[0].end)._replace(batch=0, row=0).pack() - 1)
 
     def last_published(self) -> int:
         """Return the last own segment that the shared journal is known to have; 0 before the first."""
@@ -162,6 +165,11 @@ class Publisher:
                 f"segment {number} of the archive was not published by a receiver: another gateway archives its own "
                 "journal in the same place (journal.archive_url)"
             )
+        if (found := self._archive.identity()) is None or found.id != self._shared.id:
+            raise GatewayError(
+                f"segment {number} of the archive belongs to the journal {found and found.id}, and the catalog is of "
+                f"journal {self._shared.id}: give each gateway an archive of its own (journal.archive_url)"
+            )
         if Position.unpack(origin.end).segment != number:
             raise GatewayError(f"segment {number} of the archive says that it ends at {Position.unpack(origin.end)}")
         return origin
@@ -186,7 +194,7 @@ class Publisher:
         """Show that this receiver is at work. Return the journals of receivers without a disk that are away."""
         own = self._catalog.receiving_journal(self._own.id)
         if own is not None and own.has_left:
-            log.warning("receiver_joined_again", journal=own.id, reason="it had been made to leave")
+            log.warning("receiver_rejoined", journal=own.id, reason="it had been made to leave")
             self._join()
         self._catalog.see(self._own.id)
         self._looked_at = monotonic()
@@ -204,7 +212,7 @@ class Publisher:
             if segment.number <= own.published:
                 left.remove(segment.number)
         self._catalog.leave(journal)
-        log.warning("receiver_taken_over", journal=journal, last_own_segment=own.published)
+        log.warning("receiver_replaced", journal=journal, last_own_segment=own.published)
 
 
 def archived_journal(archive: JournalArchive) -> ArchivedJournal:
@@ -216,7 +224,7 @@ def archived_journal(archive: JournalArchive) -> ArchivedJournal:
     if published:
         alone = _last_position(archive, numbers[published - 1]).pack()
     else:  # nothing, or what is before the first one is gone
-        alone = Position(numbers[0], 0, 0).pack() - 1 if numbers else 0
+        alone = Position(numbers[0], 0, 0).pack() - 1 if numbers and numbers[0] > 1 else 0
     return ArchivedJournal(journal, alone, max(numbers, default=0))
 
 
@@ -226,7 +234,7 @@ def _last_position(archive: JournalArchive, segment: int) -> Position:
         rows = archive.descriptors(segment, batch).num_rows
     except DamagedError:
         rows = 1
-    return Position(segment, batch, max(rows, 1) - 1)
+    return Position(segment, batch, rows - 1)
 
 
 def _together(segments: Sequence[Segment]) -> list[int]:

@@ -3,7 +3,8 @@
 A source can receive while it is connected and up to date. It is up to date once it has been connected for
 `SETTLING_SECONDS` and has brought nothing for `IDLE_SECONDS`: then the broker holds nothing back. A source that is
 never idle counts as up to date after a connection as long as `expiry.unfinished`. All this begins anew when the
-connection is lost, or when a limit stops receiving.
+connection is lost, or when a limit stops receiving. Several paths of the same messages (`same_as`) are one source here,
+which can receive while each of them can.
 
 Time is taken from the monotonic clock, in steps of at most `LONGEST_STEP`, so that a stopped process counts nothing. A
 step counts only after assembly has reached the journal's end at that step: messages that wait in the journal are not
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from threading import Lock
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from app.model.message import PhysicalMessage
 from app.model.records import ALONE, ReceivingMark
@@ -111,6 +112,7 @@ class WatchedIntake:
 
     def __init__(self, intake: Intake, clock: Callable[[], float]) -> None:
         self._intake, self._clock = intake, clock
+        self.has_others = intake.has_others
         self._inside = 0
         self._lock = Lock()
         self.heard_at = clock()
@@ -164,21 +166,29 @@ class _Source:
         return self.is_up_to_date
 
 
+class Reached(NamedTuple):
+    """What a position of the own journal means for the one that is assembled, in packed positions: everything up to
+    there is not behind `last`, and everything not behind `before` had come by then."""
+
+    last: int
+    before: int
+
+
 @dataclass(slots=True)
 class _Step:
     """The time that sources could receive before the own journal ended at a packed position. It counts once assembly
-    has `reached` a place: all that is in the own journal is before it there. None while that is not published."""
+    has `reached` what was in the own journal then. None while that is not published."""
 
     end: int
     times: dict[str, int]
-    reached: int | None = None
+    reached: Reached | None = None
 
 
 class ReceivingTime:
     """Counts the receiving time of these receivers' sources. `holding` returns why nothing is received, if so.
 
-    A receiver that shares a journal counts for its own one, `journal`. `place` returns a packed position of the shared
-    journal that is behind all that is in the own one up to a position; None while that is not published.
+    A receiver that shares a journal counts for its own one, `journal`. `place` returns what a position of the own
+    journal means for the shared one; None while that does not have all up to there.
 
     `_lock` guards `_new_marks`; `_stepping` lets one thread at a time `step`.
     """
@@ -188,11 +198,12 @@ class ReceivingTime:
         context: WriterContext,
         receivers: Mapping[str, Receiver],
         holding: Callable[[], str | None] = lambda: None,
-        place: Callable[[int], int | None] = lambda position: position,
+        place: Callable[[int], Reached | None] = lambda position: Reached(position, position),
         journal: str = ALONE,
     ) -> None:
         self._context, self._holding, self._place, self._journal = context, holding, place, journal
         self._sources = {name: _Source(receiver) for name, receiver in receivers.items()}
+        self._names = {name: context.settings.named(name) for name in receivers}
         self._longest = context.settings.expiry.unfinished.total_seconds()
         self._counted = context.catalog.receiving_time().get(journal, {})
         self._marks = _by_source(context.catalog.receiving_marks()).get(journal, {})
@@ -200,7 +211,7 @@ class ReceivingTime:
         self._new_marks: list[ReceivingMark] = []
         self._lock, self._stepping = Lock(), Lock()
         self._last = self._saved_at = context.clock.monotonic()
-        for name in receivers:
+        for name in {*self._names.values()}:
             context.metrics.receiving_seconds.labels(name).set_function(partial(self._seconds, name))
 
     def intake(self, source: str, intake: Intake) -> Intake:
@@ -231,9 +242,10 @@ class ReceivingTime:
             passed = max(0, int(min(now - self._last, LONGEST_STEP) * 1e6))
             self._last = now
             holding = self._holding() is not None
-            can = [name for name, source in self._sources.items() if source.can_receive(now, holding, self._longest)]
+            can = {name: source.can_receive(now, holding, self._longest) for name, source in self._sources.items()}
+            cannot = {self._names[name] for name, is_able in can.items() if not is_able}
             end = self._context.journal.end()
-            times = dict.fromkeys(can, passed)
+            times = dict.fromkeys({*self._names.values()} - cannot, passed)
             if len(self._waiting) >= STEPS_WAITING:
                 earlier = self._waiting.pop().times
                 times = {name: earlier.get(name, 0) + times.get(name, 0) for name in earlier | times}
@@ -246,10 +258,10 @@ class ReceivingTime:
                     break
             progress = self._context.catalog.progress()
             assembled = -1 if progress is None else progress
-            while self._waiting and (reached := self._waiting[0].reached) is not None and reached <= assembled:
+            while self._waiting and (reached := self._waiting[0].reached) is not None and reached.last <= assembled:
                 for source, time in self._waiting.popleft().times.items():
                     self._counted[source] = counted = self.counted(source) + time
-                    self._mark(ReceivingMark(source, counted, reached, self._journal))
+                    self._mark(ReceivingMark(source, counted, reached.before, self._journal))
 
             if now - self._saved_at >= SAVE_SECONDS:
                 self.save()

@@ -6,11 +6,12 @@ catalog and the archive.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from shutil import disk_usage
 from threading import Event
 from typing import Any, Protocol
 
-from app.model.errors import CatalogTaken
+from app.model.errors import CatalogTaken, GatewayError
 from app.observe import logger
 from app.ports import ContentStore, Receiver, Segment
 from app.service.assembling.assembly_hosts import AssemblyHost, Landing
@@ -137,6 +138,7 @@ class OwnReceiving:
         self.stream.stop()
         for worker in self._own_workers:
             worker.join(STOP_SECONDS)
+        self._archive_rest()
         try:
             self.stream.times.step()
             self.stream.times.save()
@@ -151,6 +153,14 @@ class OwnReceiving:
         """Return the checks of journal, assembly and archive."""
         archived = {} if self._archiver is None else {"archive": self._archiver.check()}
         return {"journal": self.stream.check(), "assembly": self.stream.assembly.check(), **archived}
+
+    def _archive_rest(self) -> None:
+        """Archive all that is in the journal, for those who read it while this process is away, or instead of it."""
+        if self._archiver is None or not self._archiver.check()["ok"]:
+            return
+        with suppress(GatewayError):  # the next process archives it
+            self._context.journal.seal()
+            self._archiver.archive()
 
     def _may_go(self, segment: Segment) -> bool:
         archived = self._archiver is None or self._archiver.has(segment)

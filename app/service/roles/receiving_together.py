@@ -46,7 +46,7 @@ class ReceivingTogether:
         self._context, self._own, self.receivers = context, own, receivers
         self._stop, self._taken = stop, taken
         archive, journal, catalog = context.journal, own.journal, context.catalog
-        self._publisher = Publisher(own, archive, receivers)
+        self._publisher = Publisher(own, archive, {own.settings.named(name) for name in receivers})
         # In an older copy of the journal, or if it has lost its end, new messages must not be taken for published ones.
         journal.reserve(self._publisher.last_published())
         place, journal_id = self._publisher.place, journal.identity().id

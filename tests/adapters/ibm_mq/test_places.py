@@ -126,6 +126,19 @@ def test_others_at_a_shared_queue_are_told_of(place: Place) -> None:
 
 
 @pytest.mark.usefixtures("watchful")
+def test_receivers_with_one_journal_get_from_one_queue(place: Place) -> None:
+    first, second = Collector(has_others=True), Collector(has_others=True)
+    one, other = (place.receiver(exclusive=False) for _ in range(2))
+    with capture_logs() as logs, receiving(one, first), receiving(other, second):
+        until(lambda: place.manager.status(place.queue)["inputs"] == 2)
+        until(lambda: None not in (one.status()["queue_depth"], other.status()["queue_depth"]))
+        place.put(*[message(number) for number in range(20)])
+        until(lambda: len(first.messages) + len(second.messages) == 20)
+        assert [one.status()["warning"], other.status()["warning"]] == [None, None]
+    assert [log["event"] for log in logs if log["event"].startswith("queue_")] == []
+
+
+@pytest.mark.usefixtures("watchful")
 def test_several_connections_of_one_source_are_not_others(place: Place) -> None:
     with receiving(receiver := place.receiver(connections=3), collector := Collector()):
         until(lambda: place.manager.status(place.queue)["inputs"] == 3)

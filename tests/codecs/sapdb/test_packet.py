@@ -18,6 +18,7 @@ from app.trace import NotRecognised, explain
 from app.wire import WireError
 from tests.codecs.sapdb.vectors import PACKETS
 from tests.support.cases import for_each
+from tests.support.length import IS_LONG
 
 SHORT = [data for data in PACKETS.values() if len(data) < 1000]
 EXAMPLE = PACKETS["seed_ex22_reply"]
@@ -45,7 +46,7 @@ def test_every_cut_is_an_error(name: str) -> None:
 def test_mutations_give_a_packet_or_our_error() -> None:
     random = Random(14)
     packets = 0
-    for _ in range(20_000):
+    for _ in range(200_000 if IS_LONG else 5_000):
         data = bytearray(random.choice(SHORT))
         for _ in range(random.choice((1, 1, 2, 8))):
             data[random.randrange(len(data))] = random.randrange(256)
@@ -58,7 +59,7 @@ def test_mutations_give_a_packet_or_our_error() -> None:
         (frame,) = explain(bytes(data), "order-packet")
         assert sum(cell.size for cell in frame.cells) == len(data)
         assert all(line.isprintable() for line in frame.decoded["trace"])
-    assert 2_000 < packets < 18_000
+    assert packets > 500
 
 
 def read_all(packet: Packet) -> None:

@@ -10,6 +10,7 @@ from tests.contracts.catalog.numbering import Numbering
 from tests.contracts.catalog.packed import PackedRows
 from tests.contracts.catalog.retention import Retention
 from tests.contracts.catalog.round_trips import RoundTrips
+from tests.contracts.catalog.sharing import Sharing
 from tests.contracts.catalog.uploads import Uploads
 from tests.contracts.catalog.walking import Walking
 
@@ -22,6 +23,7 @@ class CatalogContract(
     Retention,
     KeysAndWebhooks,
     Leases,
+    Sharing,
     Listing,
     Deliveries,
     Uploads,

@@ -19,6 +19,7 @@ from app.model.records import (
 )
 from app.ports import AttachmentFilter, Catalog
 from tests.contracts.catalog.records import State
+from tests.support.length import examples
 
 numbers = st.integers(-(1 << 63), (1 << 63) - 1)
 texts = st.text(st.characters()) | st.text("\0\x1a0af\ud800")  # the latter: what databases refuse, or escapes
@@ -48,7 +49,7 @@ class RoundTrips:
 
     # --- round trips ----------------------------------------------------------------------------------------------
 
-    @settings(suppress_health_check=ON_PURPOSE, max_examples=50, deadline=None)
+    @settings(suppress_health_check=ON_PURPOSE, max_examples=examples(20), deadline=None)
     @given(data=st.data())
     def test_whatever_senders_write_comes_back(self, catalog: Catalog, data: st.DataObject) -> None:
         optional_number, optional_text = st.none() | numbers, st.none() | texts

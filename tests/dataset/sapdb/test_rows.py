@@ -25,6 +25,7 @@ from app.dataset.sapdb import column_types, describing, row_columns, varying
 from app.model.errors import InvalidInputError
 from app.wire import Context, WireError
 from tests.codecs.sapdb.vectors import ALL, DIRECT, PACKETS
+from tests.support.length import examples
 
 MANNERS = {
     "big": Manner(code_of(0, ">"), Context(">")),
@@ -198,7 +199,7 @@ def tables(draw: st.DrawFn) -> tuple[Manner, tuple[ParameterInfo, ...], list[lis
     return manner, tuple(infos), [list(each) for each in draw(st.lists(row, max_size=12))]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(tables())
 def test_generated_rows_are_those_of_single_values(made: tuple[Manner, tuple[ParameterInfo, ...], list[Any]]) -> None:
     manner, infos, values = made
@@ -208,7 +209,7 @@ def test_generated_rows_are_those_of_single_values(made: tuple[Manner, tuple[Par
     assert cells(batch) == as_table(decode_rows(buffer, infos, len(values), manner), batch.schema)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(tables())
 def test_rows_are_written_as_single_values_are(made: tuple[Manner, tuple[ParameterInfo, ...], list[Any]]) -> None:
     manner, infos, values = made
@@ -218,7 +219,7 @@ def test_rows_are_written_as_single_values_are(made: tuple[Manner, tuple[Paramet
     assert row_columns.encode(batch, infos, manner).tobytes() == buffer
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(tables())
 def test_rows_of_vardata(made: tuple[Manner, tuple[ParameterInfo, ...], list[Any]]) -> None:
     # Texts of vardata have one byte a character, whatever the code of their packet.
@@ -255,7 +256,7 @@ def does_not_fit(value: Any, info: ParameterInfo) -> bool:
         return abs(scaled) >= 10**info.length or scaled != scaled.to_integral_value()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(tables(), st.data())
 def test_any_bytes_are_what_single_values_say(
     made: tuple[Manner, tuple[ParameterInfo, ...], list[Any]], data: st.DataObject

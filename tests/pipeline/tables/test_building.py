@@ -19,6 +19,7 @@ from app.pipeline.commit.tables.schema_evolution import evolve
 from app.pipeline.commit.tables.table_building import TASK_BYTES, TASK_DATA_SETS
 from app.ports import FILES_BY_SOURCE, ContentStore, TableFile, TableStore
 from tests.pipeline.tables.schemas import as_duration, data_set_tables
+from tests.support.length import examples
 from tests.support.tables import field, parquet, pupils, visits
 
 APP = "pipeline"
@@ -68,7 +69,7 @@ def test_a_data_set_becomes_rows_that_say_whence_they_are(tables: DeltaTables, c
     assert tables.reached("CLINIC.VISITS", APP) == 7
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(st.lists(st.lists(data_set_tables(), max_size=3), max_size=3), st.randoms())
 def test_every_value_comes_back(batches: list[list[pa.Table]], random: Random) -> None:
     with TemporaryDirectory() as folder:
@@ -197,7 +198,7 @@ def test_files_of_a_large_transaction_have_few_sources_each(
         assert [*task.parts] == sorted(task.parts, key=lambda part: (part.source, part.received_at))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, TASK_BYTES), st.sampled_from("abc")), min_size=1, max_size=80))
 def test_the_order_by_source_makes_no_more_files(given: list[tuple[int, str]]) -> None:
     by_time = sized(*(size for size, _ in given))

@@ -1,7 +1,6 @@
 """A damaged file gives a table or an error of ours, in the process with limits that converts uploads."""
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -11,11 +10,11 @@ import pytest
 from app.model.errors import LimitExceeded
 from app.service.conversion import Conversions, Slot, finished
 from app.settings import Limits
-from tests.support import environment
+from tests.support.length import IS_LONG
 from tests.tables.read import mutating
 
-MUTATIONS = int(os.environ.get(environment.MUTATIONS, "150"))
-"""The number of damaged files of each format: ATTACHMENT_GATEWAY_MUTATIONS. 10,000 take some minutes."""
+MUTATIONS = 10_000 if IS_LONG else 150
+"""The number of damaged files of each format."""
 
 AT_ONCE = 1_000
 

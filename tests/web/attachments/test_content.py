@@ -15,6 +15,7 @@ from app.model.attachment import AttachmentKind
 from app.model.errors import GatewayError
 from app.model.records import AttachmentRecord
 from app.web.responses import content_response as content
+from tests.support.length import examples
 from tests.web.stock import Stock
 
 DATA = np.arange(1 << 20, dtype=">u4").tobytes()
@@ -83,7 +84,7 @@ def test_nothing_is_content_too(stored: StoredAttachments) -> None:
         assert (response.status_code, response.content, response.headers["content-length"]) == (200, b"", "0")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.data())
 def test_any_range_is_that_slice(stored: StoredAttachments, data: st.DataObject) -> None:
     record = data.draw(st.sampled_from([stored.stored, stored.journalled]))
@@ -101,7 +102,7 @@ def test_a_suffix(stored: StoredAttachments) -> None:
     assert stored.get(stored.small, Range="bytes=-99999").content == SMALL
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1023), st.integers(0, 1023)), min_size=2, max_size=8))
 def test_several_ranges_are_multipart(stored: StoredAttachments, pairs: list[tuple[int, int]]) -> None:
     ranges = [(min(pair), max(pair)) for pair in pairs]

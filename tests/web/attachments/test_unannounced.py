@@ -16,6 +16,7 @@ from app.model.identity import attachment_id
 from app.service.access.api_keys import KeyLimits, make_key
 from app.testing.waiting import until
 from tests.support.announcing import KEY, Known, Sent, traffic
+from tests.support.length import examples
 from tests.support.sas_client import Program, binary_file, message
 from tests.web.conftest import connected
 from tests.web.stock import Stock, arriving
@@ -104,7 +105,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
     stock.close()
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pieces=traffic())
 def test_lists_have_what_is_known_and_identifiers_answer(watched: Watched, pieces: list[list[Sent]]) -> None:
     for piece in pieces:

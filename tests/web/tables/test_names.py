@@ -19,6 +19,7 @@ from app.service.tables.iceberg_identifiers import identifier
 from app.service.tables.sql_queries import confined
 from app.service.tables.table_reader import open_table
 from app.web.app import create_app
+from tests.support.length import examples
 from tests.web.stock import Stock, serving
 
 ODD = (
@@ -120,7 +121,7 @@ def check(shop: Shop, library: str, member: str) -> None:
         assert [row for batch in found.batches for row in batch["mark"].to_pylist()] == expected
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(4), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(NAMES)
 def test_every_reader_finds_the_table_of_any_name(shop: Shop, names: list[tuple[str, str]]) -> None:
     for library, member in names:

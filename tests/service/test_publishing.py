@@ -1,0 +1,260 @@
+"""A receiver publishes what it has received, whatever fails, and whoever else does."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.arrow_journal import ArrowJournal
+from adapters.arrow_journal.archive import ArrowArchive
+from app.model.errors import CatalogError, GatewayError
+from app.model.message import PhysicalMessage, Position
+from app.model.records import Publication
+from app.ports import ArchivedJournal
+from app.service.receiving.publishing import LOOK_SECONDS, TURN, archived_journal
+from app.testing.gateway_stages import ManualClock, service_context
+from tests.support.receivers_together import SOURCE, ReceiversTogether
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[ReceiversTogether]:
+    with service_context(tmp_path, ManualClock()) as context:
+        found = ReceiversTogether(tmp_path, context)
+        yield found
+        for journal in found.journals.values():
+            journal.close()
+
+
+def fails(*_: Any, **__: Any) -> Any:
+    raise CatalogError("the database is down")
+
+
+def fails_after(method: Callable[..., Any], *given: Any) -> Any:
+    method(*given)
+    raise GatewayError("the answer is lost")
+
+
+def test_several_segments_become_one_in_the_order_of_the_receivers(place: ReceiversTogether) -> None:
+    one, two = place.begin("one"), place.begin("two")
+    one.receive(b"1")
+    one.receive(b"2", b"3")
+    two.receive(b"4")
+    one.context.journal.append([PhysicalMessage(SOURCE, "sas_queue", body=b"not sealed")])
+    two.publisher.publish()
+    one.publisher.publish()
+    one.publisher.publish()
+    assert place.archived() == [b"4", b"1", b"2", b"3"]
+    assert [each.number for each in place.archive.segments()] == [1, 2]
+    assert sorted(place.published()) == [1, 2]
+    assert (one.retirable, two.retirable) == ([1, 2], [1])
+    last = [positions[-1] for positions, _ in place.archive.replay(None)][-1]
+    assert place.catalog.published() == last.pack()
+
+
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize("which", ["add", "record_published"])
+@pytest.mark.parametrize("fault", [fails, fails_after])
+def test_what_fails_is_repeated_and_published_once(
+    place: ReceiversTogether, which: str, fault: Callable[..., Any], ends: bool
+) -> None:
+    one, two = place.begin("one"), place.begin("two")
+    one.receive(b"1")
+    two.receive(b"2")
+    (one.archive if which == "add" else one.catalog)[which] = fault
+    one.publisher.publish()
+    assert one.error is not None
+    assert one.retirable == [], "nothing is retired before it is known to be recorded"
+    if ends:
+        one = place.begin("one")
+    else:
+        one.catalog.clear()
+        one.archive.clear()
+    two.publisher.publish()
+    one.publisher.publish()
+    assert sorted(place.archived()) == [b"1", b"2"]
+    assert (one.error, one.retirable, two.retirable) == (None, [1], [1])
+
+
+@pytest.mark.parametrize("call", ["published", "receiving_journal", "add", "record_published", "release_lease"])
+def test_a_receiver_stands_still_while_another_publishes(place: ReceiversTogether, call: str) -> None:
+    """Also one that the same journal was opened after."""
+    one, two = place.begin("one"), place.begin("two")
+    two.receive(b"2")
+    one.receive(b"1")
+
+    def still(method: Callable[..., Any], *given: Any) -> Any:
+        del calls[call]
+        for _ in range(2):
+            place.end_lease()
+            two.publisher.publish()
+            two.receive(b"3")
+        assert two.error is None
+        return method(*given)
+
+    calls = one.archive if call == "add" else one.catalog
+    calls[call] = still
+    one.publisher.publish()
+    two.publisher.publish()
+    assert (one.error, two.error) == (None, None)
+    assert sorted(place.archived()) == [b"1", b"2", b"3", b"3"]
+    assert (one.retirable, two.retirable) == ([1], [1, 2, 3])
+
+
+@pytest.mark.parametrize("call", ["published", "receiving_journal", "add", "record_published"])
+@pytest.mark.parametrize("instance", ["the same", "another"])
+def test_a_process_stands_still_while_the_next_one_publishes_from_its_journal(
+    place: ReceiversTogether, call: str, instance: str
+) -> None:
+    one = place.begin("one", instance="the same")
+    one.receive(b"1")
+    one.receive(b"2")
+
+    def still(method: Callable[..., Any], *given: Any) -> Any:
+        del calls[call]
+        place.end_lease()
+        following = place.begin("one", place.journals["one"], instance)
+        following.publisher.publish()
+        assert (following.error, following.retirable) == (None, [1, 2])
+        return method(*given)
+
+    calls = one.archive if call == "add" else one.catalog
+    calls[call] = still
+    one.publisher.publish()
+    one.publisher.publish()
+    assert place.archived() == [b"1", b"2"]
+    is_refused = one.error is not None and "another has opened the journal" in one.error
+    assert is_refused == (instance == "another")
+
+
+def test_only_one_publishes_at_a_time(place: ReceiversTogether) -> None:
+    one, two = place.begin("one"), place.begin("two")
+    one.receive(b"1")
+    lease = place.catalog.take_lease(TURN, "two", 60.0)
+    assert lease is not None
+    one.publisher.publish()
+    assert (one.error, place.archived()) == (None, [])
+    place.catalog.release_lease(lease)
+    two.publisher.publish()  # has nothing, and takes no turn
+    one.publisher.publish()
+    assert place.archived() == [b"1"]
+
+
+def test_a_receiver_that_was_made_to_leave_publishes_and_joins_again(place: ReceiversTogether) -> None:
+    one = place.begin("one")
+    one.receive(b"1")
+    one.publisher.publish()
+    one.receive(b"2")
+    assert place.catalog.leave(one.context.journal.identity().id)
+    assert place.catalog.receiving_journals() == []
+    one.publisher._looked_at = -LOOK_SECONDS
+    one.publisher.publish()
+    assert (one.error, place.archived(), place.published()) == (None, [b"1", b"2"], [2])
+
+
+def test_a_segment_of_a_gateway_that_archives_alone_is_not_passed_over(place: ReceiversTogether) -> None:
+    one = place.begin("one")
+    with closing(ArrowJournal(place.folder / "alone")) as alone:
+        alone.append([PhysicalMessage(SOURCE, "sas_queue", body=b"x")])
+        alone.seal()
+        assert place.archive.add(1, alone.segment_bytes(1))
+    one.receive(b"1")
+    one.publisher.publish()
+    assert "another gateway archives its own journal" in (one.error or "")
+    assert one.retirable == []
+
+
+def test_a_catalog_that_is_older_than_the_archive_is_brought_up_to_date(place: ReceiversTogether) -> None:
+    one, two = place.begin("one"), place.begin("two")
+    journals = {each.context.journal.identity().id: each for each in (one, two)}
+    for number, each in enumerate((one, two, one), 1):
+        each.receive(b"%d" % number)
+        each.publisher.publish()
+    for journal in journals:
+        place.catalog.leave(journal)
+    with service_context(place.folder / "new") as context:
+        place.catalog = context.catalog
+        one = place.begin("one")
+        assert (place.catalog.published(), one.retirable) == (0, [])
+        one.receive(b"4")
+        one.publisher.publish()
+        assert place.archived() == [b"1", b"2", b"3", b"4"]
+        assert (one.error, place.published()) == (None, [3])
+
+
+def test_what_the_archive_has_is_told_apart(place: ReceiversTogether) -> None:
+    assert archived_journal(place.archive)[1:] == (0, 0)
+    with closing(ArrowJournal(place.folder / "alone")) as alone:
+        for body in (b"1", b"2"):
+            alone.append([PhysicalMessage(SOURCE, "sas_queue", body=body)] * 700)
+            alone.seal()
+        for number in (1, 2):
+            assert place.archive.add(number, alone.segment_bytes(number))
+        last = alone.end()
+        assert last is not None
+        wanted = ArchivedJournal(alone.identity(), last.pack(), 2)
+        assert archived_journal(place.archive) == wanted
+        alone.append([PhysicalMessage(SOURCE, "sas_queue", body=b"3")])
+        alone.seal()
+        for number in (3, 4):
+            assert place.archive.add(number, alone.published([3], number, alone.identity())[1])
+            assert archived_journal(place.archive) == wanted._replace(newest=number)
+    for number in (1, 2):
+        (place.folder / "archive" / f"000000000{number}.arrows").unlink()
+    assert archived_journal(ArrowArchive(place.folder / "archive")) == (
+        wanted.journal,
+        Position(3, 0, 0).pack() - 1,
+        4,
+    )
+
+
+def test_a_place_is_behind_what_was_received_and_before_what_came_later(place: ReceiversTogether) -> None:
+    one, two = place.begin("one"), place.begin("two")
+    assert one.publisher.place(-1) == (0, 0)
+    first = one.receive(b"1").pack()
+    assert one.publisher.place(first) is None
+    second = one.receive(b"2").pack()
+    one.archive["add"] = fails
+    one.publisher.publish()
+    two.receive(b"3")
+    two.publisher.publish()
+    before = place.catalog.published()
+    third = one.receive(b"4").pack()
+    del one.archive["add"]
+    one.publisher.publish()
+    two.receive(b"5")
+    two.publisher.publish()
+    present = place.catalog.published()
+    for position in (first, second):
+        reached = one.publisher.place(position)
+        assert reached is not None
+        assert before <= reached.before < Position(2, 0, 0).pack()
+        assert reached.last == present
+    assert one.publisher.place(third) == (present, present), "one that receives nothing waits for nothing"
+    assert place.begin("one").publisher.place(third) == (present, present)
+
+
+def test_a_segment_with_another_end_than_its_number_is_refused(place: ReceiversTogether) -> None:
+    one = place.begin("one")
+    one.receive(b"1")
+    one.publisher.publish()
+    one.receive(b"2")
+    one.archive["add"] = lambda _method, *_: False
+    one.archive["origin"] = lambda _method, _number: Publication("x", 1, Position(3, 0, 0).pack())
+    one.publisher.publish()
+    assert "says that it ends at" in (one.error or "")
+
+
+def test_two_gateways_that_archive_in_one_place_are_told(place: ReceiversTogether) -> None:
+    one = place.begin("one")
+    with service_context(place.folder / "another gateway") as context:
+        other = ReceiversTogether(place.folder, context)
+        two = other.begin("two")
+        for each in (one, two):
+            each.receive(b"1")
+            each.publisher.publish()
+        assert one.error is None
+        assert "give each gateway an archive of its own" in (two.error or "")
+        assert (two.retirable, other.published()) == ([], [0])
+        other.journals["two"].close()

@@ -1,0 +1,160 @@
+"""One of several receivers: how it begins, and what it does with its own journal."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from adapters.arrow_journal import ArrowJournal
+from adapters.arrow_journal.archive import ArrowArchive
+from app.model.errors import GatewayError
+from app.model.message import PhysicalMessage, Position
+from app.model.records import Checkpoint, JournalIdentity
+from app.service.context import ArchiveContext, ServiceContext
+from app.service.roles.receiving_together import ReceivingTogether
+from app.testing.gateway_stages import service_context
+
+SOURCE = "orders"
+
+
+class Shared:
+    """A catalog and an archive that receivers share, without sources: nothing comes but what a test journals."""
+
+    def __init__(self, folder: Path, context: ServiceContext) -> None:
+        self.folder = folder
+        (folder / "archive").mkdir()
+        others = {field.name: getattr(context, field.name) for field in fields(ServiceContext)}
+        self.archive = ArrowArchive(folder / "archive", is_growing=True)
+        self._context = ArchiveContext(**others | {"journal": self.archive})
+        self.catalog = context.catalog
+        self._receiving = context
+
+    def begin(self, name: str) -> ReceivingTogether:
+        """Begin a process with the journal of this name."""
+        journal = ArrowJournal(self.folder / name)
+        own = replace(self._receiving, journal=journal, instance=f"{name} {journal.identity().epoch}")
+        found = ReceivingTogether(
+            replace(self._context, instance=own.instance),
+            own,  # type: ignore[arg-type]
+            {},
+            Event(),
+            lambda _why: None,
+        )
+        found.recover()
+        return found
+
+    def receive(self, receiving: ReceivingTogether, body: bytes) -> Position:
+        """Journal a message, and end its segment."""
+        (position,) = receiving._own.journal.append([PhysicalMessage(SOURCE, "sas_queue", body=body)])
+        receiving._own.journal.seal()
+        return position
+
+    def archived(self) -> list[bytes]:
+        return [bytes(message.body) for _, messages in self.archive.replay(None) for message in messages]
+
+
+def publish(receiving: ReceivingTogether) -> None:
+    receiving._publisher.publish()
+    receiving._retire()
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[Shared]:
+    with service_context(tmp_path) as context:
+        yield Shared(tmp_path, context)
+
+
+def test_an_older_copy_of_a_journal_loses_no_new_message(shared: Shared) -> None:
+    """As after a backup was put back, or a disk has lost what it said was written."""
+    one = shared.begin("one")
+    shared.receive(one, b"1")
+    publish(one)
+    one.close()
+    shutil.copytree(shared.folder / "one", shared.folder / "copy")
+    one = shared.begin("one")
+    for number in (2, 3, 4):
+        shared.receive(one, b"%d" % number)
+        publish(one)
+    one.close()
+    copy = shared.begin("copy")
+    shared.receive(copy, b"5")
+    publish(copy)
+    assert shared.archived() == [b"1", b"2", b"3", b"4", b"5"]
+    assert copy._own.journal.segments() == []
+    copy.close()
+
+
+def test_a_journal_that_another_receiver_has_opened_a_copy_of_is_not_published(shared: Shared) -> None:
+    one = shared.begin("one")
+    shared.receive(one, b"1")
+    shutil.copytree(shared.folder / "one", shared.folder / "copy")
+    copy = shared.begin("copy")
+    publish(one)
+    assert "has opened the journal" in str(one.checks()["publishing"]["error"])
+    assert len(one._own.journal.segments()) == 1, "nothing is removed"
+    publish(copy)
+    assert shared.archived() == [b"1"]
+    for each in (one, copy):
+        each.close()
+
+
+def test_what_was_received_before_the_end_is_published_by_the_next_process(shared: Shared) -> None:
+    one = shared.begin("one")
+    one._own.journal.append([PhysicalMessage(SOURCE, "sas_queue", body=b"1")])
+    one.close()
+    one = shared.begin("one")
+    publish(one)
+    one.close()
+    assert shared.archived() == [b"1"]
+
+
+def test_an_archive_of_another_journal_is_refused(shared: Shared) -> None:
+    shared.catalog.bind(JournalIdentity("d" * 32, 1))
+    other = ArrowJournal(shared.folder / "other")
+    other.append([PhysicalMessage(SOURCE, "sas_queue", body=b"x")])
+    other.close()
+    shared.archive.add(1, [(shared.folder / "other" / "0000000001.arrows").read_bytes()])
+    with pytest.raises(GatewayError, match=r"set journal\.archive_url to the archive of the former"):
+        shared.begin("one")
+
+
+@pytest.mark.parametrize("first", ["alone", "another"])
+def test_a_journal_of_one_receiver_goes_on_as_the_one_of_several(shared: Shared, first: str) -> None:
+    """Whoever joins first, nothing of the one that was alone is lost or comes twice."""
+    alone = ArrowJournal(shared.folder / "alone")
+    shared.catalog.bind(alone.identity())
+    for body in (b"1", b"2", b"3"):
+        (position,) = alone.append([PhysicalMessage(SOURCE, "sas_queue", body=body)])
+        alone.seal()
+        if body != b"3":  # it ended before this was archived, and before it was assembled
+            shared.archive.add(position.segment, alone.segment_bytes(position.segment))
+            shared.catalog.checkpoint(Checkpoint(progress=position.pack()))
+    alone.close()
+    begun = {}
+    for name in (first, {"alone": "another", "another": "alone"}[first]):
+        begun[name] = shared.begin(name)
+        if name == "another":
+            for body in (b"4", b"5"):
+                shared.receive(begun[name], body)
+                publish(begun[name])
+    for each in begun.values():
+        publish(each)
+        publish(each)
+    assert sorted(shared.archived()) == [b"1", b"2", b"3", b"4", b"5"]
+    for each in begun.values():
+        each.close()
+
+
+def test_a_segment_that_is_not_assembled_yet_ends_where_it_ends(shared: Shared) -> None:
+    """Assembly must reach what the catalog says is published."""
+    alone = ArrowJournal(shared.folder / "alone")
+    shared.catalog.bind(alone.identity())
+    (position,) = alone.append([PhysicalMessage(SOURCE, "sas_queue", body=b"1")])
+    alone.seal()
+    shared.archive.add(position.segment, alone.segment_bytes(position.segment))
+    alone.close()
+    shared.begin("one").close()
+    assert shared.catalog.published() == position.pack()

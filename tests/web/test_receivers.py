@@ -1,0 +1,36 @@
+"""Receivers that share a journal by REST and by the command line."""
+
+import json
+
+import httpx
+from typer.testing import CliRunner
+
+from app.cli.application import application
+from tests.web.stock import Stock
+
+
+def test_only_a_receiver_that_is_away_can_be_forgotten(stock: Stock, http: httpx.Client) -> None:
+    away, there = stock.receiver("pod-0", 3600), stock.receiver("pod-1")
+    listed = {item["journal"]: item for item in http.get("/v1/receivers").json()["items"]}
+    assert (listed[away]["receiver"], listed[away]["published"], listed[away]["away"]) == ("pod-0", 0, True)
+    assert (listed[there]["receiver"], listed[there]["away"]) == ("pod-1", False)
+    assert listed[there]["opened_at"] == listed[there]["seen_at"] > listed[away]["seen_at"]
+    refused = http.delete(f"/v1/receivers/{there}")
+    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/not-ended")
+    assert http.delete(f"/v1/receivers/{away}").status_code == 204
+    assert http.delete(f"/v1/receivers/{away}").status_code == 404
+    assert [each["journal"] for each in http.get("/v1/receivers").json()["items"]] == [there]
+
+
+def test_the_command_line(stock: Stock, http: httpx.Client) -> None:
+    def run(*words: str) -> str:
+        result = CliRunner().invoke(application, ["receivers", *words, "--url", str(http.base_url)])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    away = stock.receiver("pod-0", 3600)
+    stock.receiver("pod-1")
+    assert "away" in run("ls")
+    assert {json.loads(line)["receiver"] for line in run("ls", "--json").splitlines()} == {"pod-0", "pod-1"}
+    assert f"{away} is forgotten" in run("forget", away)
+    assert [json.loads(line)["receiver"] for line in run("ls", "--json").splitlines()] == ["pod-1"]
