@@ -108,7 +108,7 @@ class Receivers:
 
     def stop(self) -> None:
         for each in (*self.receivers, self.keeper):
-            if each.process is not None:
+            if each.process is not None and each.process.poll() is None:
                 os.kill(each.process.pid, signal.SIGCONT)
             each.stop()
 
