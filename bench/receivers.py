@@ -6,7 +6,7 @@
 Files of 32,000 bytes, five messages each, come by a `$share` group of Mosquitto with MQTT 5. Each process is a gateway
 with the role `receive` and a journal on disk; another one keeps. All share PostgreSQL and a folder as archive. The
 receivers are paused while the broker gets the messages, so that each has a full queue when the clock starts. It stops
-when the archive has all messages.
+when the archive has as many bytes as all bodies.
 
 receiving  processor time (user and system) of all receivers a message, without what idle receivers take
 with idle  the same with it: the time in which messages wait for the age of their segment counts, too
@@ -108,7 +108,7 @@ class Receivers:
 
     def stop(self) -> None:
         for each in (*self.receivers, self.keeper):
-            if each.process is not None:
+            if each.process is not None and each.process.poll() is None:
                 os.kill(each.process.pid, signal.SIGCONT)
             each.stop()
 
@@ -151,31 +151,31 @@ def _pid(gateway: GatewayProcess) -> int:
     return gateway.process.pid
 
 
-def measured(running: Receivers, finished: Callable[[], int], warm_up: Load, load: Load) -> Measured:
+def measured(gateway: Receivers, finished: Callable[[], int], warm_up: Load, load: Load) -> Measured:
     """Measure the receivers over the messages of `load`."""
-    running.queue(warm_up)
-    running.resume()
+    gateway.queue(warm_up)
+    gateway.resume()
     until(lambda: finished() == len(warm_up.attachments), PATIENCE, pause=LOOK_SECONDS)
-    began, before = perf_counter(), running.spent()
+    began, before = perf_counter(), gateway.spent()
     sleep(IDLE_SECONDS)
-    idle = (running.spent() - before).a_second(perf_counter() - began)
-    size, earlier = running.archived(), running.received()
-    running.queue(load)
-    began, before = perf_counter(), running.spent()
-    running.resume()
-    until(lambda: running.archived() - size > load.size, PATIENCE, pause=LOOK_SECONDS)
-    spent, seconds = running.spent() - before, perf_counter() - began
+    idle = (gateway.spent() - before).a_second(perf_counter() - began)
+    size, earlier = gateway.archived(), gateway.received()
+    gateway.queue(load)
+    began, before = perf_counter(), gateway.spent()
+    gateway.resume()
+    until(lambda: gateway.archived() - size > load.size, PATIENCE, pause=LOOK_SECONDS)
+    spent, seconds = gateway.spent() - before, perf_counter() - began
     files, messages = len(load.attachments), len(load.messages)
     until(lambda: finished() == len(warm_up.attachments) + files, PATIENCE, pause=LOOK_SECONDS)
-    whole, lasted = running.spent() - before, perf_counter() - began
-    shares = [(now - then) / messages for now, then in zip(running.received(), earlier, strict=True)]
-    assert sum(shares) == 1, shares
+    whole, lasted = gateway.spent() - before, perf_counter() - began
+    received = [now - then for now, then in zip(gateway.received(), earlier, strict=True)]
+    assert sum(received) == messages, received
     return Measured(
         receiving=(spent.receivers - idle.receivers * seconds) / messages,
         with_idle=spent.receivers / messages,
-        idle=idle.receivers / len(running.receivers),
-        least=min(shares),
-        most=max(shares),
+        idle=idle.receivers / len(gateway.receivers),
+        least=min(received) / messages,
+        most=max(received) / messages,
         keeper=(whole.keeper - idle.keeper * lasted) / files,
         database=(whole.database - idle.database * lasted) / files,
     )

@@ -275,10 +275,6 @@ def used(model: Model, rate: float, each: Amount) -> dict[str, float]:
     return found
 
 
-def first(shares: Mapping[str, float]) -> str:
-    return max(shares, key=lambda name: shares[name])
-
-
 def row(model: Model, rate: float, each: Amount) -> str:
     """Simulate attachments, and return the row of the table."""
     shares = used(model, rate, each)
@@ -288,7 +284,7 @@ def row(model: Model, rate: float, each: Amount) -> str:
     cores += rate * model.costs["catalog_attachment"] if model.shape.is_shared else 0.0
     cells = f"{model.shape.name:>15} {rate * DAY:6.0e} {model.receivers:9} {model.cores or '-':>5} "
     cells += " ".join(f"{shares[name]:8.0%}" if name in shares else f"{'-':>8}" for name in STEPS)
-    cells += f" {first(shares):>8} {cores:6.1f}"
+    cells += f" {max(shares, key=shares.__getitem__):>8} {cores:6.1f}"
     if max(shares.values()) >= 1:
         return f"{cells} {'saturated':>9}"
     simulation = Simulation(model, rate, each)
@@ -304,7 +300,7 @@ def limit(costs: Mapping[str, float], shape: Shape, each: Amount) -> str:
     rate = 1.0
     while max((shares := used(sized(costs, shape, rate, each), rate, each)).values()) < 1:
         rate *= 1.02
-    return f"{shape.name:>15} {rate * DAY:6.1e} {first(shares)}"
+    return f"{shape.name:>15} {rate * DAY:6.1e} {max(shares, key=shares.__getitem__)}"
 
 
 def checks() -> Iterator[tuple[str, float]]:
@@ -315,6 +311,8 @@ def checks() -> Iterator[tuple[str, float]]:
     for delay, measured in ((20, 743), (100, 522)):
         steps = Model(costs | {"put": delay / 1e3}, NO_DISKS).steps()
         yield f"acked_{delay}ms", steps["receive"].rate(message) / measured
+    published = TOGETHER_BYTES / Model(costs | {"put": 0.0}, KEEPER).publish(Amount(1, 1, TOGETHER_BYTES))
+    yield "published", published / 35e6
     folder = Model(costs | {"put": 0.0, "put_byte": 0.0, "put_alone": 0.0}, SPARK)
     yield "spark_small", 100_000 / folder.spark(Amount(100_000, 500_000, 1.65e9)) / 5_887
     yield "spark_stream", 3.9 / folder.spark(Amount(2_525, 14_750, 183 * 2**20))
