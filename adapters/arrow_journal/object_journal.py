@@ -9,6 +9,7 @@ the store gives each number once. A fence is never removed.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from secrets import token_hex
@@ -17,7 +18,7 @@ from time import time_ns
 
 from adapters.arrow_journal.archive import CACHE_BYTES, ArrowArchive
 from adapters.arrow_journal.arrow_ipc import END_OF_STREAM
-from adapters.arrow_journal.batch_columns import Bytes, Encoded, place, prepare
+from adapters.arrow_journal.batch_columns import Encoded, place, prepare
 from adapters.arrow_journal.position_reader import PositionReader
 from adapters.arrow_journal.segment_files import SegmentState
 from adapters.arrow_journal.segment_header import header_bytes, seed_of
@@ -111,22 +112,23 @@ class ObjectJournal(ArrowArchive):
         seed = seed_of(self._own.id, number)
         for at, batch in enumerate(batches):
             place(batch, Position(number, at, 0), seed)
-        pieces: list[Bytes] = [
-            header_bytes(now, self._own),
-            *chain.from_iterable(batch.buffers() for batch in batches),
-            END_OF_STREAM,
-        ]
+        header = header_bytes(now, self._own)
+        data = b"".join((header, *chain.from_iterable(batch.buffers() for batch in batches), END_OF_STREAM))
         before, self._unsettled = self._unsettled, self._unsettled or messages
-        is_added = self._storage.add(number, pieces)
+        is_added = self._storage.add(number, [data])
         if not is_added and (before is None or not self._is_own(number)):
             raise JournalTaken(
                 f"another receiver has taken {self._storage.path(number)}, as this one was away for too long: it must "
                 "be started again, and receives what it has not acknowledged"
             )
         self._unsettled, self._next = None, number + 1
-        size = sum(len(memoryview(piece).cast("B")) for piece in pieces)
-        made = SegmentState(number, size, now, now, version=self._own.id)
-        self._found[number] = made if is_added else self._storage.find(number)
+        if is_added:
+            state = SegmentState(number, len(data), now, now, version=self._own.id)
+            with suppress(GatewayError):  # a full disk: then it is fetched
+                self._storage.keep(state, memoryview(data))
+        else:
+            state = self._storage.find(number)
+        self._found[number] = state
         return is_added or before is messages
 
     def _is_own(self, number: int) -> bool:

@@ -45,6 +45,9 @@ class SegmentStorage(Protocol):
     def add(self, number: int, pieces: Iterable[Bytes]) -> bool:
         """Write the file of a segment durably. Return False if there is one, which stays as it is."""
 
+    def keep(self, state: SegmentState, data: memoryview) -> None:
+        """Keep what was just added where it can be read without being fetched."""
+
     def remove(self, number: int) -> None:
         """Delete the file of a segment, if there is one."""
 
@@ -134,6 +137,9 @@ class FolderSegments:
                     left.unlink()
         self._is_cleared = True
 
+    def keep(self, state: SegmentState, data: memoryview) -> None:
+        """Do nothing: segments of a folder are read in place."""
+
     def remove(self, number: int) -> None:
         try:
             self._path(number).unlink(missing_ok=True)
@@ -215,6 +221,9 @@ class BucketSegments:
         except (BaseError, OSError) as error:
             raise GatewayError(f"{self.path(number)} cannot be written: {error}") from error
         return True
+
+    def keep(self, state: SegmentState, data: memoryview) -> None:
+        self._cache.open(_copy_name(state), state.size, lambda start, end: data[start:end])
 
     def remove(self, number: int) -> None:
         with suppress(KeyError), self._explained(number):

@@ -19,7 +19,7 @@ from app.service.receiving.ownership import require_journal
 from app.service.receiving.publishing import Publisher
 from app.service.retention.receiving_time import SavedReceivingTime
 from app.service.stream import Stream
-from app.service.threads import Worker, periodic
+from app.service.threads import Worker, periodic, together
 
 log = logger(__name__)
 
@@ -118,10 +118,11 @@ class ReceivingTogether:
 
     def _retire(self) -> None:
         """Remove what is published: the own journal is not read again."""
-        for segment in self._own.journal.segments():
-            if segment.sealed_at is not None and self._publisher.is_published(segment):
-                self._own.journal.retire(segment.number)
-                log.info("segment_retired", segment=segment.number)
+        segments = self._own.journal.segments()
+        old = [each.number for each in segments if each.sealed_at is not None and self._publisher.is_published(each)]
+        together(self._own.journal.retire, old)
+        for segment in old:
+            log.info("segment_retired", segment=segment)
 
     def _carry_out_replays(self) -> None:
         """Carry out the replays that clients have requested, by one receiver at a time."""
