@@ -22,13 +22,15 @@ from adapters.arrow_journal.batch_columns import Encoded, place, prepare
 from adapters.arrow_journal.position_reader import PositionReader
 from adapters.arrow_journal.segment_files import SegmentState
 from adapters.arrow_journal.segment_header import header_bytes, seed_of
-from adapters.disk import make_folders
+from adapters.disk import ReadFile, make_folders
 from adapters.storage_places import local_folder
 from app.model.errors import GatewayError, JournalTaken
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
 from app.model.records import JournalIdentity
 from app.ports import Clock, Segment
 
+KEPT_BYTES = 128 << 20
+"""The bytes of objects that are kept in memory until they are published. Others are fetched again."""
 UNLIMITED = 1 << 62
 """In place of the free bytes of a disk: a store says nothing of its own."""
 
@@ -41,7 +43,7 @@ class _SystemClock:
 class ObjectJournal(ArrowArchive):
     """A `WritableJournal` of objects in a folder or bucket of its own within `place`; each one is new.
 
-    The lock `_writing` guards `_next`, `_end` and `_unsettled`.
+    The lock `_writing` guards `_next`, `_end` and `_unsettled`, and `_keeping` guards `_kept`.
     """
 
     def __init__(
@@ -54,6 +56,8 @@ class ObjectJournal(ArrowArchive):
         super().__init__(url, cache, cache_bytes)
         self._writing = Lock()
         self._next, self._end = 1, None  # type: tuple[int, Position | None]
+        self._keeping = Lock()
+        self._kept: dict[int, bytes] = {}
         self._unsettled: Sequence[PhysicalMessage] | None = None
         """The messages of an append whose answer was lost: the store may have them under the next number."""
 
@@ -124,12 +128,26 @@ class ObjectJournal(ArrowArchive):
         self._unsettled, self._next = None, number + 1
         if is_added:
             state = SegmentState(number, len(data), now, now, version=self._own.id)
-            with suppress(GatewayError):  # a full disk: then it is fetched
-                self._storage.keep(state, memoryview(data))
+            self._keep(number, data)
         else:
             state = self._storage.find(number)
         self._found[number] = state
         return is_added or before is messages
+
+    def _keep(self, number: int, data: bytes) -> None:
+        """Keep the bytes of an object, which are read again when it is published, and drop the oldest ones."""
+        with self._keeping:
+            self._kept[number] = data
+            while sum(map(len, self._kept.values())) > KEPT_BYTES:
+                self._kept.pop(min(self._kept))
+
+    def _open(self, state: SegmentState) -> ReadFile:
+        with self._keeping:
+            data = self._kept.pop(state.number, None)
+        if data is not None:
+            with suppress(GatewayError):  # a full disk: then it is fetched
+                self._storage.keep(state, memoryview(data))
+        return super()._open(state)
 
     def _is_own(self, number: int) -> bool:
         try:
