@@ -1,6 +1,7 @@
 """A gateway that received alone is stopped, and several receivers continue its journal."""
 
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +13,7 @@ from adapters.arrow_journal import ArrowJournal
 from app.testing.waiting import until
 from tests.support.division import TOPIC, Division
 from tests.support.forked_gateway import ForkedGateway, Forks
-from tests.support.gateway import mqtt_source
+from tests.support.gateway import PROGRAM, mqtt_source
 from tests.support.loads import assert_received, messages, mixed
 from tests.support.mosquitto import Mosquitto
 from tests.support.object_server import Bucket
@@ -95,3 +96,20 @@ def test_receivers_take_the_place_of_a_gateway_that_received_alone(
     assert_received(division["serve-a"], attachments)
     assert len(division.finished()) == len(attachments)
     assert division.events("message.quarantined") == division.events("attachment.damaged") == []
+
+    # The journal that is checked and backed up is the archive, and nothing repairs it.
+    configuration = division["serve-a"].folder / "gateway.toml"
+
+    def run(*words: str) -> tuple[int, str]:
+        command: list[str | Path] = [PROGRAM, *words, "--config", configuration]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+    assert run("fsck") == (0, "no differences were found")
+    code, told = run("backup", "--to", str(tmp_path / "copy"))
+    assert code == 0, told
+    assert [*(tmp_path / "copy").rglob("0000000001.arrows")] != []
+    for words in (("rebuild", "--yes"), ("fsck", "--repair", "--yes")):
+        code, told = run(*words)
+        assert code != 0
+        assert "restore the database from its own backup" in told

@@ -32,7 +32,7 @@ from app.service.repair import backup_manifests
 from app.service.repair.backup_manifests import BackupFile, BackupHeader, data_name
 from app.service.repair.catalog_pages import attachments_in, pages
 from app.service.repair.content_check import Measure, measure
-from app.service.repair.repair_stores import GatewayStores, ProgressListener
+from app.service.repair.repair_stores import GatewayStores, ProgressListener, journal_archive
 
 JOURNAL, CONTENT, TABLES, AUDIT, CATALOG = "journal/", "content/", "tables/", "audit/", "catalog.sqlite"
 _OTHER_OBJECTS = ("quarantine/", "pipeline/")
@@ -67,7 +67,7 @@ def back_up(
 class _Backup:
     def __init__(self, estate: GatewayStores, place: ContentStore, progress: ProgressListener) -> None:
         self._estate, self._place, self._progress = estate, place, progress
-        self._archive = plugins.archive()(estate.settings.journal_folder)
+        self._archive = journal_archive(estate.settings)
         now = estate.clock.now()
         moment = datetime.fromtimestamp(now / 1e6, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         self._report = BackupReport(f"{moment}-{secrets.token_hex(2)}")

@@ -11,7 +11,7 @@ from app import plugins
 from app.metrics import Metrics
 from app.model.errors import GatewayError
 from app.model.message import Position
-from app.ports import Catalog, CatalogDatabase, Clock, ContentStore, Journal, JournalReader, TableStore
+from app.ports import Catalog, CatalogDatabase, Clock, ContentStore, Journal, JournalArchive, JournalReader, TableStore
 from app.service.context import ReceiverContext
 from app.service.receiving.ownership import assembled
 from app.settings import Settings
@@ -69,8 +69,15 @@ class GatewayStores:
 def opened(settings: Settings, *, write: bool) -> Iterator[GatewayStores]:
     """Open all stores: to be read while a gateway runs, or (`write`) alone, with the locks that a gateway takes.
 
+    The journal that receivers share is the archive, which is only read.
+
     Raises GatewayError when another process has the locks, or when a store is missing or cannot be opened.
     """
+    if write and settings.journal.shared:
+        raise GatewayError(
+            "what repairs a journal and makes a catalog anew works for a gateway that receives alone. With "
+            "journal.shared, the journal is the archive, which is not changed: restore the database from its own backup"
+        )
     clock = _Clock()
     database = plugins.catalog().database(settings.catalog_url)
     with ExitStack() as closing:
@@ -92,7 +99,7 @@ def opened(settings: Settings, *, write: bool) -> Iterator[GatewayStores]:
             writer = journal = plugins.journal()(settings.journal_folder, clock=clock, durable=durable)
             closing.callback(writer.close)
         else:
-            journal = plugins.archive()(settings.journal_folder)
+            journal = journal_archive(settings)
         catalog, why = opened_catalog()
         if catalog is not None and write:
             catalog.lock()
@@ -107,6 +114,14 @@ def opened(settings: Settings, *, write: bool) -> Iterator[GatewayStores]:
             tables=lambda: tables(settings),
             clock=clock,
         )
+
+
+def journal_archive(settings: Settings) -> JournalArchive:
+    """Return the journal for reading: that of this gateway, or the one that receivers share."""
+    if settings.journal.shared and settings.journal.archive_url is not None:
+        cache = settings.pipeline.cache or settings.data / "archive-cache"
+        return plugins.archive()(settings.journal.archive_url, cache, settings.pipeline.cache_bytes)
+    return plugins.archive()(settings.journal_folder)
 
 
 def tables(settings: Settings) -> TableStore:
