@@ -21,6 +21,7 @@ from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.threads import Worker, repeat
 
 FOLLOW_SECONDS = 0.25
+RETRY_SECONDS = 2.0
 SEARCH_SECONDS = 5.0
 """The time between two searches for attachments that another process wants to have finished again."""
 
@@ -76,5 +77,6 @@ class Following:
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
             self._assembler.forget()
+            self._stop.wait(RETRY_SECONDS)
         else:
             self._fault.worked()
