@@ -25,12 +25,21 @@ from app.ports import (
 )
 
 Kind = Literal[
-    "transport", "journal", "archive", "catalog", "content store", "table store", "Iceberg catalog", "span exporter"
+    "transport",
+    "journal",
+    "object journal",
+    "archive",
+    "catalog",
+    "content store",
+    "table store",
+    "Iceberg catalog",
+    "span exporter",
 ]
 
 _GROUPS: dict[Kind, str] = {
     "transport": "attachment_gateway.transports",
     "journal": "attachment_gateway.journals",
+    "object journal": "attachment_gateway.object_journals",
     "archive": "attachment_gateway.archives",
     "catalog": "attachment_gateway.catalogs",
     "content store": "attachment_gateway.content_stores",
@@ -68,9 +77,9 @@ def journal(name: str = "arrow") -> JournalPlugin:
     return cast("JournalPlugin", load("journal", name))
 
 
-def object_journal(name: str = "objects") -> ObjectJournalPlugin:
+def object_journal(name: str = "arrow") -> ObjectJournalPlugin:
     """Return the journal of objects of this name. Raises PluginError."""
-    return cast("ObjectJournalPlugin", load("journal", name))
+    return cast("ObjectJournalPlugin", load("object journal", name))
 
 
 def archive(name: str = "arrow") -> ArchivePlugin:

@@ -35,7 +35,7 @@ def list_receivers(*, as_json: Json = False, url: Url = DEFAULT_URL) -> None:
     for item in found:
         times = time(item["opened_at"]), time(item["seen_at"])
         away = "[yellow]away[/]" if item["away"] else ""
-        grid.add_row(escape(item["journal"]), escape(item["receiver"]), str(item["published"]), *times, away)
+        grid.add_row(escape(item["id"]), escape(item["receiver"]), str(item["published"]), *times, away)
     print_list(grid, "no receivers share a journal")
     return None
 

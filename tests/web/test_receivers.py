@@ -11,7 +11,7 @@ from tests.web.stock import Stock
 
 def test_only_a_receiver_that_is_away_can_be_forgotten(stock: Stock, http: httpx.Client) -> None:
     away, there = stock.receiver("pod-0", 3600), stock.receiver("pod-1")
-    listed = {item["journal"]: item for item in http.get("/v1/receivers").json()["items"]}
+    listed = {item["id"]: item for item in http.get("/v1/receivers").json()["items"]}
     assert (listed[away]["receiver"], listed[away]["published"], listed[away]["away"]) == ("pod-0", 0, True)
     assert (listed[there]["receiver"], listed[there]["away"]) == ("pod-1", False)
     assert listed[there]["opened_at"] == listed[there]["seen_at"] > listed[away]["seen_at"]
@@ -19,7 +19,7 @@ def test_only_a_receiver_that_is_away_can_be_forgotten(stock: Stock, http: httpx
     assert (refused.status_code, refused.json()["type"]) == (409, "/problems/not-ended")
     assert http.delete(f"/v1/receivers/{away}").status_code == 204
     assert http.delete(f"/v1/receivers/{away}").status_code == 404
-    assert [each["journal"] for each in http.get("/v1/receivers").json()["items"]] == [there]
+    assert [each["id"] for each in http.get("/v1/receivers").json()["items"]] == [there]
 
 
 def test_the_command_line(stock: Stock, http: httpx.Client) -> None:

@@ -17,17 +17,17 @@ from app.web.resources.schemas import PageView
 class ReceiverView(BaseModel):
     """One of several receivers, by its own journal."""
 
-    journal: str = Field(description="identifier of its own journal")
+    id: str = Field(description="identifier of its own journal")
     receiver: str = Field(description="name of the process that opened this journal last")
     published: int = Field(description="the last of its segments that the shared journal has; 0 before the first")
     opened_at: datetime = Field(description="when this process opened it")
-    seen_at: datetime = Field(description="when the receiver was seen last, as it is every ten seconds")
+    seen_at: datetime = Field(description="when the receiver was seen last, as it is every two seconds")
     away: bool = Field(description="whether it has not been seen for a minute")
 
     @classmethod
     def of(cls, found: ReceivingJournal) -> "ReceiverView":
         return cls(
-            journal=found.id,
+            id=found.id,
             receiver=found.receiver,
             published=found.published,
             opened_at=to_time(found.opened_at),
