@@ -43,6 +43,7 @@ from app.ports import OpenSegment, PlacedBodies, Segment, is_damaged
 
 CACHE_BYTES = 4 << 30
 _FENCE = b"attachment-gateway: the receiver that wrote here adds nothing more\n"
+"""The content of a fence. It is shorter than the header of any segment."""
 
 _log = structlog.get_logger(__name__)
 
@@ -82,8 +83,8 @@ class ArrowArchive(PositionReader):
         return ArrowArchive, self._arguments
 
     def segments(self) -> list[Segment]:
-        """Return the present segments by number; `created_at` equals `sealed_at`."""
-        listed = self._storage.listing()
+        """Return the present segments by number; `created_at` equals `sealed_at`. A fence is none."""
+        listed = {number: state for number, state in self._storage.listing().items() if state.size != len(_FENCE)}
         for number in self._found.keys() - listed.keys():
             self._found.pop(number, None)
             self._forget(number)
@@ -140,7 +141,7 @@ class ArrowArchive(PositionReader):
         return self._published(own, segments, number, shared)
 
     def fence(self, after: int) -> bool:
-        return self._storage.add(max(after, *self._storage.listing()) + 1, [_FENCE])
+        return self._storage.add(max([after, *self._storage.listing()]) + 1, [_FENCE])
 
     def remove(self, segment: int) -> None:
         self._storage.remove(segment)
