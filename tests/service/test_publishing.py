@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
 
-from adapters.arrow_journal import ArrowJournal
+from adapters.arrow_journal import ArrowJournal, ObjectJournal
 from adapters.arrow_journal.archive import ArrowArchive
-from app.model.errors import CatalogError, GatewayError
+from app.model.errors import CatalogError, GatewayError, JournalTaken
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Publication
 from app.ports import ArchivedJournal
-from app.service.receiving.publishing import LOOK_SECONDS, TURN, archived_journal
+from app.service.receiving.publishing import LOOK_SECONDS, TURN, Publisher, archived_journal
 from app.testing.gateway_stages import ManualClock, service_context
 from tests.support.receivers_together import SOURCE, ReceiversTogether
 
@@ -258,3 +260,45 @@ def test_two_gateways_that_archive_in_one_place_are_told(place: ReceiversTogethe
         assert "give each gateway an archive of its own" in (two.error or "")
         assert (two.retirable, other.published()) == ([], [0])
         other.journals["two"].close()
+
+
+def without_disk(place: ReceiversTogether, name: str) -> tuple[Publisher, ObjectJournal]:
+    """Begin a process whose journal is in the place of the archive."""
+    archive = (place.folder / "archive").as_uri()
+    journal = place.context.settings.journal.model_copy(update={"archive_url": archive, "ack": "archive"})
+    settings = place.context.settings.model_copy(update={"journal": journal})
+    own = ObjectJournal(archive)
+    context: Any = replace(place.context, settings=settings, journal=own, instance=name)  # type: ignore[arg-type]
+    return Publisher(context, ArrowArchive(place.folder / "archive", is_growing=True), ["orders"]), own
+
+
+def test_what_a_killed_receiver_without_a_disk_has_left_is_published_by_another_one(
+    place: ReceiversTogether, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, killed = without_disk(place, "killed")
+    other, own = without_disk(place, "other")
+    killed.append([PhysicalMessage("orders", "sas_queue", body=body) for body in (b"1", b"2")])
+    killed.append([PhysicalMessage("orders", "sas_queue", body=b"3")])
+    own.append([PhysicalMessage("orders", "sas_queue", body=b"4")])
+    monkeypatch.setattr("app.service.receiving.publishing.TAKEN_OVER_SECONDS", 0.0)
+    sleep(0.01)
+    leave, failures = place.catalog.leave, [CatalogError("the database is away")]
+
+    def failing(journal: str) -> bool:
+        if failures:
+            raise failures.pop()
+        return leave(journal)
+
+    monkeypatch.setattr(place.catalog, "leave", failing)
+    other.publish()
+    assert place.archived() == [b"4", b"1", b"2", b"3"]
+    with pytest.raises(JournalTaken):  # it was only paused
+        killed.append([PhysicalMessage("orders", "sas_queue", body=b"5")])
+    assert killed.identity().id in {each.id for each in place.catalog.receiving_journals()}
+
+    other._looked_at = -LOOK_SECONDS
+    other.publish()
+    assert (other.check()["error"], place.archived()) == (None, [b"4", b"1", b"2", b"3"])
+    assert [each.id for each in place.catalog.receiving_journals()] == [own.identity().id]
+    other.leave()
+    assert place.catalog.receiving_journals() == []
