@@ -107,8 +107,7 @@ def test_receivers_take_the_place_of_a_gateway_that_received_alone(
 
     assert run("fsck") == (0, "no differences were found")
     code, told = run("backup", "--to", str(tmp_path / "copy"))
-    assert code == 0, told
-    assert [*(tmp_path / "copy").rglob("0000000001.arrows")] != []
+    assert (code, " 0 copied" in told) == (0, False), told
     for words in (("rebuild", "--yes"), ("fsck", "--repair", "--yes")):
         code, told = run(*words)
         assert code != 0

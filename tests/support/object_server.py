@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from random import SystemRandom
 from socket import socket
 from threading import Event, Lock, Thread
 from time import sleep
@@ -105,10 +106,12 @@ def environment(port: int) -> dict[str, str]:
 
 
 def free_port() -> int:
-    with socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """Return a free port that no other program gets meanwhile: the system gives only those from 32768 on."""
+    while True:
+        port = SystemRandom().randrange(10_000, 32_000)
+        with socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Bucket:
