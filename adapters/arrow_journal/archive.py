@@ -1,9 +1,9 @@
 """Sealed segments of a journal, in a folder or a bucket, read by any number of processes.
 
 A sealed segment never changes, so this module locks and verifies nothing. Receivers that share a journal `add` whole
-segments to it; otherwise only the gateway's archiving writes here. Opening an archive is cheap, because a
-segment is looked up when it is asked for. Segments must appear whole and in the order of their numbers. A program that
-copies one into a folder must give it another name until it is complete.
+segments to it; otherwise only the gateway's archiving writes here. Opening an archive is cheap, because a segment is
+looked up when it is asked for. Segments must appear whole and in the order of their numbers. A program that copies one
+into a folder must give it another name until it is complete.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,6 +42,8 @@ from app.model.records import JournalIdentity, Publication
 from app.ports import OpenSegment, PlacedBodies, Segment, is_damaged
 
 CACHE_BYTES = 4 << 30
+LATE_AT_MOST = 1000
+"""The longest gap of numbers that a late listing may explain. A longer one was left by retention."""
 _FENCE = b"attachment-gateway: the receiver that wrote here adds nothing more\n"
 """The content of a fence. It is shorter than the header of any segment."""
 
@@ -100,8 +102,10 @@ class ArrowArchive(PositionReader):
         if after is not None:
             numbers = [after.segment, *(number for number in numbers if number > after.segment)]
         for before, number in pairwise(numbers):
-            for missing in range(before + 1, number):
-                self._look_for(missing, number)
+            gap = range(before + 1, number)
+            if len(gap) <= LATE_AT_MOST or self.origin(number) is not None:
+                for missing in gap:
+                    self._look_for(missing, number)
         return super().replay(after)
 
     def _look_for(self, missing: int, later: int) -> None:

@@ -185,6 +185,23 @@ class TestFolder(ArchiveContract):
         for after, found in ((None, [1, 2, 3, 4]), (Position(2, 0, 0), [3, 4])):
             assert [places[0].segment for places, _ in archive.replay(after)] == found
 
+    def test_a_long_gap_that_retention_left_is_not_searched(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with closing(ArrowJournal(tmp_path / "journal")) as journal:
+            journal.append(messages_of([1]))
+            journal.reserve(5_000_000)
+            journal.append(messages_of([2]))
+        archive, sought, find = ArrowArchive(tmp_path / "journal"), list[int](), FolderSegments.find
+
+        def counted(self: FolderSegments, number: int) -> SegmentState:
+            sought.append(number)
+            return find(self, number)
+
+        monkeypatch.setattr(FolderSegments, "find", counted)
+        assert [places[0].segment for places, _ in archive.replay(None)] == [1, 5_000_001]
+        assert len(sought) < 10
+
     def test_a_failed_write_adds_nothing(self, small_disk: Path) -> None:
         archive = ArrowArchive(small_disk)
         with pytest.raises(GatewayError, match=r"0000000001\.arrows cannot be written"):
