@@ -40,7 +40,9 @@ class Following:
         self._finisher = Finisher(context, self.between)
         self._assembler = Assembler(context, self._finisher.queue.put, sent_again)
         self._fault = Recurring(log, "assembly")
-        self._searched_at = 0.0
+        self._is_recovered = False
+        """Whether finishing has found what was left complete: by an earlier process, or when something failed."""
+        self._searched_at = monotonic()
         self.workers = [Worker("assemble", self._run), Worker("finish", self._finisher.run)]
 
     def between(self, change: Change) -> None:
@@ -63,20 +65,28 @@ class Following:
             self._assembler.close()
 
     def _follow(self) -> None:
-        if monotonic() - self._searched_at >= SEARCH_SECONDS:
-            self._finisher.recover()
-            self._searched_at = monotonic()
         try:
+            if not self._is_recovered:
+                self._finisher.recover()
+                self._is_recovered = True
+            elif monotonic() - self._searched_at >= SEARCH_SECONDS:
+                self._finisher.queue.search()
+                self._searched_at = monotonic()
             while self._changes:
                 self._assembler.change(self._changes.popleft())
             if self._catalog.published() > (self._catalog.progress() or 0):
                 self._assembler.recover()
         except CatalogChanged as error:
             log.info("assembly_restarted", reason=str(error))
-            self._assembler.forget()
+            self._forget()
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
-            self._assembler.forget()
+            self._forget()
             self._stop.wait(RETRY_SECONDS)
         else:
             self._fault.worked()
+
+    def _forget(self) -> None:
+        """Drop the state in memory. A checkpoint may have been made, but not the steps after it."""
+        self._assembler.forget()
+        self._is_recovered = False
