@@ -1,6 +1,7 @@
 """The journal that receivers share: the order of its segments, and the receivers' own journals."""
 
 from collections.abc import Collection
+from contextlib import ExitStack
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, select, update
@@ -35,35 +36,12 @@ class SharedJournalPart(CatalogPart):
         *,
         in_archive: bool = False,
     ) -> JournalIdentity:
-        # A gateway that receives alone has this lock while it runs, and asks for receivers when it starts.
-        self._database.lock.take()
-        try:
-            return self._join(own, receiver, sources, archived, in_archive=in_archive)
-        finally:
-            self._database.lock.release()
-
-    def _join(
-        self,
-        own: JournalIdentity,
-        receiver: str,
-        sources: Collection[str],
-        archived: ArchivedJournal,
-        *,
-        in_archive: bool,
-    ) -> JournalIdentity:
-        with self._database.write(durable=True) as connection:
-            row = connection.execute(select(progress)).one()
-            if row.published == 0:
-                reached = Position.unpack(row.position or 0).segment
-                if reached > archived.newest:
-                    raise GatewayError(
-                        f"the catalog {self._database.place} has assembled its journal up to segment {reached}, and "
-                        f"the archive has it up to segment {archived.newest}: let the gateway that received alone "
-                        "archive the rest before others share its journal"
-                    )
-                connection.execute(update(progress).values(published=archived.alone))
-            shared = archived.journal if row.journal_id is None else JournalIdentity(row.journal_id, row.journal_epoch)
-            connection.execute(update(progress).values(journal_id=shared.id, journal_epoch=shared.epoch))
+        with ExitStack() as ending:
+            # A gateway that receives alone has this lock while it runs, and asks for receivers when it starts.
+            self._database.lock.take()
+            ending.callback(self._database.lock.release)
+            connection = ending.enter_context(self._database.write(durable=True))
+            shared = self._continued(connection, archived)
             now = now_of(connection)
             opened: dict[str, Any] = {"receiver": receiver, "opened_at": now, "seen_at": now}
             opened |= {"in_archive": in_archive, "has_left": False}
@@ -71,31 +49,25 @@ class SharedJournalPart(CatalogPart):
                 # A gateway that received alone has archived its own segments under their own numbers.
                 published = Position.unpack(archived.alone).segment if own.id == shared.id else 0
                 connection.execute(insert(_joined).values(id=own.id, published=published, **opened))
-            self._count(connection, own.id, sources)
+            _count(connection, own.id, sources)
         return shared
 
-    def _count(self, connection: Connection, journal: str, sources: Collection[str]) -> None:
-        """Count the receiving time of these sources for a journal. A new one begins where the one is that has counted
-        least: before it was opened, it could not keep any message from the others. Without any other, it begins at 0.
-
-        What a gateway counted that received alone continues as that of the first journal.
-        """
-        counted: dict[str, list[tuple[int, str]]] = {}
-        for row in connection.execute(select(_times)):
-            counted.setdefault(row.source, []).append((row.counted, row.journal))
-        for source in sources:
-            found = counted.get(source, [])
-            if any(each == journal for _, each in found):
-                continue
-            least, other = min(found, default=(0, ""))
-            connection.execute(insert(_times).values(journal=journal, source=source, counted=least))
-            columns = _marks.c.source, _marks.c.counted, _marks.c.position
-            copied = select(literal(journal, AnyText), *columns)
-            copied = copied.where(_marks.c.source == source, _marks.c.journal == other)
-            connection.execute(insert(_marks).from_select(["journal", *(each.name for each in columns)], copied))
-        _forget(connection, ALONE, sources)
-        by_others = [source for source, found in counted.items() if source not in sources and len(found) > 1]
-        _forget(connection, journal, by_others)  # they need not wait for this one
+    def _continued(self, connection: Connection, archived: ArchivedJournal) -> JournalIdentity:
+        """Return the journal that receivers continue: that of the catalog, if it is of one. Raises GatewayError if the
+        archive lacks what the catalog has assembled."""
+        row = connection.execute(select(progress)).one()
+        if row.published == 0:
+            reached = Position.unpack(row.position or 0).segment
+            if reached > archived.newest:
+                raise GatewayError(
+                    f"the catalog {self._database.place} has assembled its journal up to segment {reached}, and the "
+                    f"archive has it up to segment {archived.newest}: let the gateway that received alone archive the "
+                    "rest before others share its journal"
+                )
+            connection.execute(update(progress).values(published=archived.alone))
+        shared = archived.journal if row.journal_id is None else JournalIdentity(row.journal_id, row.journal_epoch)
+        connection.execute(update(progress).values(journal_id=shared.id, journal_epoch=shared.epoch))
+        return shared
 
     def published(self) -> int:
         with self._database.read() as connection:
@@ -132,6 +104,30 @@ class SharedJournalPart(CatalogPart):
             _forget(connection, journal, connection.scalars(select(_times.c.source).distinct()).all())
             which = _joined.c.id == journal, _joined.c.has_left.is_(False)
             return bool(connection.execute(update(_joined).where(*which).values(has_left=True)).rowcount)
+
+
+def _count(connection: Connection, journal: str, sources: Collection[str]) -> None:
+    """Count the receiving time of these sources for a journal. A new one begins where the one is that has counted
+    least: before it was opened, it could not keep any message from the others. Without any other, it begins at 0.
+
+    What a gateway counted that received alone continues as that of the first journal.
+    """
+    counted: dict[str, list[tuple[int, str]]] = {}
+    for row in connection.execute(select(_times)):
+        counted.setdefault(row.source, []).append((row.counted, row.journal))
+    for source in sources:
+        found = counted.get(source, [])
+        if any(each == journal for _, each in found):
+            continue
+        least, other = min(found, default=(0, ""))
+        connection.execute(insert(_times).values(journal=journal, source=source, counted=least))
+        columns = _marks.c.source, _marks.c.counted, _marks.c.position
+        copied = select(literal(journal, AnyText), *columns)
+        copied = copied.where(_marks.c.source == source, _marks.c.journal == other)
+        connection.execute(insert(_marks).from_select(["journal", *(each.name for each in columns)], copied))
+    _forget(connection, ALONE, sources)
+    by_others = [source for source, found in counted.items() if source not in sources and len(found) > 1]
+    _forget(connection, journal, by_others)  # they need not wait for this one
 
 
 def _forget(connection: Connection, journal: str, sources: Collection[str]) -> None:
