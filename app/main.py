@@ -73,7 +73,8 @@ def build(settings: Settings, instance: str | None = None) -> Gateway:
     _opened("data folder", settings.data.mkdir, parents=True, exist_ok=True)
     clock: Clock = SystemClock()
     is_receiver, is_shared = Role.RECEIVE in settings.roles, settings.journal.shared
-    make = _receiver_context if is_receiver and not is_shared else _archive_context
+    is_sole_receiver = is_receiver and not is_shared
+    make = _receiver_context if is_sole_receiver else _archive_context
     context = make(settings, clock, instance or new_instance())
     own = _own_context(context) if is_receiver and is_shared else None
     receivers = {
@@ -86,7 +87,7 @@ def build(settings: Settings, instance: str | None = None) -> Gateway:
         for name, destination in settings.destinations.items()
         if Role.SERVE in settings.roles
     }
-    url = settings.journal.archive_url if is_receiver and not is_shared else None
+    url = settings.journal.archive_url if is_sole_receiver else None
     archive = None if url is None else _opened("archive", plugins.content_store(), url)
     return Gateway(context, receivers, senders, archive, own)
 
@@ -108,12 +109,12 @@ def _receiver_context(settings: Settings, clock: Clock, instance: str) -> Receiv
 def _own_context(context: ServiceContext) -> WriterContext:
     """Return the context of a receiver among several: it has a journal for itself, in its data folder or in a place
     within the archive."""
-    settings, clock = context.settings, context.clock
+    settings = context.settings
     if settings.journal.ack == "archive":
-        cache, place = settings.data / "receiving-cache", settings.journal.archive_url or ""
-        opened: WritableJournal = _opened("journal", plugins.object_journal(), place, cache, clock=clock)
+        place = settings.journal.archive_url or ""
+        opened: WritableJournal = _opened("journal", plugins.object_journal(), place, settings.archive_cache)
     else:
-        opened = _journal(settings, clock, lambda _journal: None)
+        opened = _journal(settings, context.clock, lambda _journal: None)
     others = {field.name: getattr(context, field.name) for field in fields(context)}
     return WriterContext(**others | {"journal": opened})
 
@@ -125,7 +126,7 @@ def _archive_context(settings: Settings, clock: Clock, instance: str) -> Archive
     if place is None:
         place = settings.journal_folder
         _opened("journal", place.mkdir, parents=True, exist_ok=True)
-    cache = settings.pipeline.cache or settings.data / "archive-cache"
+    cache = settings.archive_cache
     return ArchiveContext(
         settings=settings,
         journal=_opened("archive", plugins.archive(), place, cache, settings.pipeline.cache_bytes, is_growing=True),

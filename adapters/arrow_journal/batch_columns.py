@@ -109,6 +109,18 @@ def prepare(
     return batch._replace(head=staged[: len(head)], staged=staged)
 
 
+def prepare_all(messages: Sequence[PhysicalMessage], area: Area | None = None) -> list[Encoded]:
+    """Return these messages as record batches, each as `prepare` does."""
+    starts = range(0, len(messages), MAX_ROWS_A_BATCH)
+    return [prepare(messages[at : at + MAX_ROWS_A_BATCH], area=area) for at in starts]
+
+
+def positions_of(messages: Sequence[PhysicalMessage], segment: int, batch: int) -> list[Position]:
+    """Return the positions of messages whose record batches begin with this one of a segment."""
+    rows = MAX_ROWS_A_BATCH
+    return [Position(segment, batch + at // rows, at % rows) for at in range(len(messages))]
+
+
 def _copied(bodies: Iterable[Bytes], target: memoryview, at: int) -> Iterator[int]:
     """Copy bodies to a place in memory, and yield the checksum of each. It is computed just before the copy, so that
     memory is read once."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from threading import Lock
 from time import monotonic, time_ns
 
-from adapters.arrow_journal.batch_columns import BodyLayout, Bytes, Encoded, prepare
+from adapters.arrow_journal.batch_columns import BodyLayout, Bytes, Encoded, positions_of, prepare_all
 from adapters.arrow_journal.current_segment import CurrentSegment
 from adapters.arrow_journal.journal_identity import IdentityFile, Known, load, save
 from adapters.arrow_journal.journal_recovery import Durable, last_epoch, recover, take_over
@@ -126,9 +126,7 @@ class ArrowJournal(PositionReader):
         return last_epoch(folder.absolute())
 
     def prepare(self, messages: Sequence[PhysicalMessage]) -> Sequence[Encoded]:
-        area = self._stagings.area if len(messages) <= MAX_ROWS_A_BATCH else None
-        starts = range(0, len(messages), MAX_ROWS_A_BATCH)
-        return [prepare(messages[at : at + MAX_ROWS_A_BATCH], area=area) for at in starts]
+        return prepare_all(messages, self._stagings.area if len(messages) <= MAX_ROWS_A_BATCH else None)
 
     def append(self, messages: Sequence[PhysicalMessage], prepared: Sequence[Encoded] | None = None) -> list[Position]:
         if not messages:
@@ -148,9 +146,7 @@ class ArrowJournal(PositionReader):
             for at, (start, batch) in enumerate(zip(places, batches, strict=True), first):
                 layout = BodyLayout(start + len(batch.head), batch.offsets, batch.crcs)
                 self._recent.add((number, at), layout, batch.bodies)
-            positions = [
-                Position(number, first + at // MAX_ROWS_A_BATCH, at % MAX_ROWS_A_BATCH) for at in range(len(messages))
-            ]
+            positions = positions_of(messages, number, first)
             self._end = positions[-1]
         self._stagings.free(batches)
         return positions

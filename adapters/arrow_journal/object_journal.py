@@ -14,20 +14,19 @@ from itertools import chain
 from pathlib import Path
 from secrets import token_hex
 from threading import Lock
-from time import time_ns
 
 from adapters.arrow_journal.archive import CACHE_BYTES, ArrowArchive
 from adapters.arrow_journal.arrow_ipc import END_OF_STREAM
-from adapters.arrow_journal.batch_columns import Encoded, place, prepare
+from adapters.arrow_journal.batch_columns import Encoded, place, positions_of, prepare_all
 from adapters.arrow_journal.position_reader import PositionReader
 from adapters.arrow_journal.segment_files import SegmentState
 from adapters.arrow_journal.segment_header import header_bytes, seed_of
 from adapters.disk import ReadFile, make_folders
 from adapters.storage_places import local_folder
 from app.model.errors import GatewayError, JournalTaken
-from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
+from app.model.message import PhysicalMessage, Position
 from app.model.records import JournalIdentity
-from app.ports import Clock, Segment
+from app.ports import Segment
 
 KEPT_BYTES = 128 << 20
 """The bytes of objects that are kept in memory until they are published. Others are fetched again."""
@@ -35,29 +34,24 @@ UNLIMITED = 1 << 62
 """In place of the free bytes of a disk: a store says nothing of its own."""
 
 
-class _SystemClock:
-    def now(self) -> int:
-        return time_ns() // 1000
-
-
 class ObjectJournal(ArrowArchive):
     """A `WritableJournal` of objects in a folder or bucket of its own within `place`; each one is new.
 
-    The lock `_writing` guards `_next`, `_end` and `_unsettled`, and `_keeping` guards `_kept`.
+    The lock `_writing` guards `_next`, `_end` and `_unsettled`, and `_keeping` guards `_kept` and `_kept_bytes`.
     """
 
-    def __init__(
-        self, place: str, cache: Path | None = None, cache_bytes: int = CACHE_BYTES, *, clock: Clock | None = None
-    ) -> None:
-        self._own, self._clock = JournalIdentity(token_hex(16), 1), clock or _SystemClock()
+    def __init__(self, place: str, cache: Path | None = None, cache_bytes: int = CACHE_BYTES) -> None:
+        self._own = JournalIdentity(token_hex(16), 1)
         url = self.place(place, self._own.id)
         if (folder := local_folder(url)) is not None:
             make_folders(folder)
         super().__init__(url, cache, cache_bytes)
         self._writing = Lock()
-        self._next, self._end = 1, None  # type: tuple[int, Position | None]
+        self._next = 1
+        self._end: Position | None = None
         self._keeping = Lock()
         self._kept: dict[int, bytes] = {}
+        self._kept_bytes = 0
         self._unsettled: Sequence[PhysicalMessage] | None = None
         """The messages of an append whose answer was lost: the store may have them under the next number."""
 
@@ -76,7 +70,7 @@ class ObjectJournal(ArrowArchive):
         return self._end
 
     def prepare(self, messages: Sequence[PhysicalMessage]) -> Sequence[Encoded]:
-        return [prepare(messages[at : at + MAX_ROWS_A_BATCH]) for at in range(0, len(messages), MAX_ROWS_A_BATCH)]
+        return prepare_all(messages)
 
     def append(self, messages: Sequence[PhysicalMessage], prepared: Sequence[Encoded] | None = None) -> list[Position]:
         if not messages:
@@ -85,8 +79,7 @@ class ObjectJournal(ArrowArchive):
         with self._writing:
             while not self._add(messages, batches):
                 pass
-            number = self._next - 1
-            positions = [Position(number, at // MAX_ROWS_A_BATCH, at % MAX_ROWS_A_BATCH) for at in range(len(messages))]
+            positions = positions_of(messages, self._next - 1, 0)
             self._end = positions[-1]
         return positions
 
@@ -112,7 +105,7 @@ class ObjectJournal(ArrowArchive):
         If the store has one of an earlier append whose answer was lost, that one counts. Raises JournalTaken if
         somebody else has taken the number.
         """
-        number, now = self._next, self._clock.now()
+        number, now = self._next, self._now()
         seed = seed_of(self._own.id, number)
         for at, batch in enumerate(batches):
             place(batch, Position(number, at, 0), seed)
@@ -138,12 +131,14 @@ class ObjectJournal(ArrowArchive):
         """Keep the bytes of an object, which are read again when it is published, and drop the oldest ones."""
         with self._keeping:
             self._kept[number] = data
-            while sum(map(len, self._kept.values())) > KEPT_BYTES:
-                self._kept.pop(min(self._kept))
+            self._kept_bytes += len(data)
+            while self._kept_bytes > KEPT_BYTES:
+                self._kept_bytes -= len(self._kept.pop(next(iter(self._kept))))
 
     def _open(self, state: SegmentState) -> ReadFile:
         with self._keeping:
             data = self._kept.pop(state.number, None)
+            self._kept_bytes -= len(data or b"")
         if data is not None:
             with suppress(GatewayError):  # a full disk: then it is fetched
                 self._storage.keep(state, memoryview(data))

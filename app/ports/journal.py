@@ -274,7 +274,7 @@ class JournalPlugin(Protocol):
 class ObjectJournalPlugin(Protocol):
     """The object that an entry point of the group `attachment_gateway.object_journals` refers to."""
 
-    def __call__(self, place: str, /, cache: Path, *, clock: Clock | None = None) -> WritableJournal:
+    def __call__(self, place: str, /, cache: Path) -> WritableJournal:
         """Open a new journal within a place, the URL of an archive. What it reads again is kept in a folder `cache`.
 
         `append` raises JournalTaken once another process has fenced it (`JournalArchive.fence`).

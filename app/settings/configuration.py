@@ -226,6 +226,11 @@ class Settings(BaseSettings):
         return self.journal.folder or self.data / "journal"
 
     @property
+    def archive_cache(self) -> Path:
+        """The folder of copies of an archive's segments."""
+        return self.pipeline.cache or self.data / "archive-cache"
+
+    @property
     def audit_folder(self) -> Path:
         """The folder of the audit log."""
         return self.data / "audit"

@@ -41,7 +41,6 @@ TURN = "journal"
 TURN_SECONDS = 10.0
 TOGETHER_BYTES = 64 << 20
 """The size up to which several own segments become one."""
-
 LOOK_SECONDS = 2.0
 """The time after which a receiver shows again that it is at work, and looks for others that are away."""
 TAKEN_OVER_SECONDS = 10.0
@@ -204,7 +203,7 @@ class Publisher:
     def _take_over(self, journal: str) -> None:
         """Publish what a receiver has left that is away, and let it add nothing more."""
         place = plugins.object_journal().place(self._context.settings.journal.archive_url or "", journal)
-        left = plugins.archive()(place, self._context.settings.data / "receiving-cache")
+        left = plugins.archive()(place, self._context.settings.archive_cache)
         own = self._publish(_Own(left, journal))
         if not left.fence(own.published):
             return  # it has just added a segment: the next look finds that

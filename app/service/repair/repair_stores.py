@@ -119,8 +119,7 @@ def opened(settings: Settings, *, write: bool) -> Iterator[GatewayStores]:
 def journal_archive(settings: Settings) -> JournalArchive:
     """Return the journal for reading: that of this gateway, or the one that receivers share."""
     if settings.journal.shared and settings.journal.archive_url is not None:
-        cache = settings.pipeline.cache or settings.data / "archive-cache"
-        return plugins.archive()(settings.journal.archive_url, cache, settings.pipeline.cache_bytes)
+        return plugins.archive()(settings.journal.archive_url, settings.archive_cache, settings.pipeline.cache_bytes)
     return plugins.archive()(settings.journal_folder)
 
 
