@@ -88,8 +88,9 @@ class Gateway:
         self.uploads = Uploads(context)
         self._keeper = Keeper(context, self._begin_term, at_once=not settings.is_catalog_shared)
 
-        self.receiving: Receiving = (
-            OwnReceiving(
+        self.receiving: Receiving
+        if isinstance(context, ReceiverContext):
+            self.receiving = OwnReceiving(
                 context,
                 receivers,
                 archive,
@@ -99,11 +100,10 @@ class Gateway:
                 self._keeper.record_before_retiring,
                 self._is_taken,
             )
-            if isinstance(context, ReceiverContext)
-            else ReceivingElsewhere(context)
-            if own is None
-            else ReceivingTogether(context, own, receivers, stop, self._is_taken)
-        )
+        elif own is not None:
+            self.receiving = ReceivingTogether(context, own, receivers, stop, self._is_taken)
+        else:
+            self.receiving = ReceivingElsewhere(context)
         self.receivers = self.receiving.receivers
         self.replayer = self.receiving.replayer
         self.deletion = Deletion(context, self.receiving.between)

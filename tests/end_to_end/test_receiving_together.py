@@ -107,7 +107,7 @@ def _lose_a_receiver(division: Division, competing: Competing, bucket: Bucket, f
     assert (check["ok"], [each["journal"] for each in check["away"]]) == (False, [own])
     assert serving.client.delete(f"/v1/receivers/{own}").status_code == 204
     keeper.until(lambda: keeper.client.get("/health/ready").json()["checks"]["receivers"]["ok"])
-    assert own not in [each["journal"] for each in serving.client.get("/v1/receivers").json()["items"]]
+    assert own not in [each["id"] for each in serving.client.get("/v1/receivers").json()["items"]]
 
 
 def named(gateway: GatewayProcess) -> set[tuple[str, str]]:

@@ -28,7 +28,7 @@ from app.service.context import ReceiverContext
 from app.service.finishing.stored_parts import missing_ranges
 from app.service.gateway import Gateway
 from app.service.quarantine.quarantine_records import quarantined_message
-from app.service.receiving.journal_upkeep import JournalUpkeep
+from app.service.receiving.journal_upkeep import JournalUpkeep, seal_old_segment
 from app.service.retention.deletion import NotEnded
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.framer import Framer
@@ -459,7 +459,7 @@ def test_a_quiet_segment_is_sealed_in_time(start: Start) -> None:
     service = start(journal={"segment_age": "60s"})
     service.until_state(service.send(b"x"), AttachmentState.FINISHED)
     service.clock.advance(61)
-    service.upkeep.seal_old_segment()
+    seal_old_segment(service.context)
     assert all(segment.sealed_at is not None for segment in service.gateway.journal.segments())
 
 

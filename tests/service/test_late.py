@@ -14,6 +14,7 @@ from app.model.identity import message_id
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
 from app.service.finishing.finisher import Finisher
+from app.service.receiving.journal_upkeep import seal_old_segment
 from app.testing.gateway_stages import ManualClock, service_context
 from tests.support.host import SOURCE, Host
 from tests.support.sas_client import APPLICATION_BODY, Program, binary_file, text_file
@@ -132,7 +133,7 @@ def test_finished_content_that_cannot_be_stored_keeps_no_room_from_being_made(
     with monkeypatch.context() as disk:
         disk.setattr(ObjectStore, "create", full)
         receive_for(host.times, host.clock, 8)
-        host.upkeep.seal_old_segment()
+        seal_old_segment(host.context)
         host.sweep()
     states = [each.state for each in host.context.catalog.attachments(AttachmentFilter(), None, 9).items]
     assert sorted(states) == [AttachmentState.EXPIRED, AttachmentState.FINISHED]

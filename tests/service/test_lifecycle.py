@@ -20,6 +20,7 @@ from app.ports import AttachmentFilter
 from app.service.content.settling import Settler
 from app.service.context import ReceiverContext
 from app.service.gateway import Gateway
+from app.service.receiving.journal_upkeep import seal_old_segment
 from app.service.retention.sweeper import Sweeper
 from app.testing.gateway_stages import ManualClock, service_context
 from app.testing.waiting import until
@@ -161,7 +162,7 @@ def test_a_segment_that_cannot_be_sealed_ends_no_other(start: Start, monkeypatch
     host.clock.advance(61)
     for _ in range(5):
         with pytest.raises(GatewayError, match="the disk fails"):
-            host.upkeep.seal_old_segment()
+            seal_old_segment(host.context)
         host.receive_file(1)
     assert [segment.number for segment in host.context.journal.segments()] == [1, 2]
 

@@ -15,7 +15,7 @@ from app.service.context import ReceiverContext
 from app.service.finishing.finisher import Finisher
 from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.quarantine.quarantine_records import quarantined_message
-from app.service.receiving.journal_upkeep import JournalUpkeep
+from app.service.receiving.journal_upkeep import JournalUpkeep, seal_old_segment
 from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.sweeper import Sweeper
 from app.testing.gateway_stages import ManualClock
@@ -58,7 +58,7 @@ class Host:
     def days(self, days: float) -> None:
         """Let time pass in which sources can receive, then receive a file, then do all work that is due."""
         receive_for(self.times, self.clock, days)
-        self.upkeep.seal_old_segment()
+        seal_old_segment(self.context)
         self.receive_file(1)
         self.times.step()
         for _ in range(2):

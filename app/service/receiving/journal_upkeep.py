@@ -1,4 +1,4 @@
-"""The journal's own upkeep, by the process that writes it: old segments are sealed, and unneeded ones retired."""
+"""The upkeep of the journal that a process writes: old segments are sealed, and unneeded ones retired; its gauges."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from app.model.errors import GatewayError
 from app.model.message import Position
 from app.observe import logger
 from app.ports import Segment
-from app.service.context import ReceiverContext
+from app.service.context import ReceiverContext, WriterContext
 from app.service.quarantine.quarantine_records import copy_quarantined
 from app.service.retention.removal import RetentionClock
 from app.settings import microseconds
@@ -14,8 +14,21 @@ from app.settings import microseconds
 log = logger(__name__)
 
 
+def measure_journal(context: WriterContext) -> None:
+    """Set the gauges of the journal that this process writes."""
+    metrics, journal = context.metrics, context.journal
+    metrics.journal_bytes.set_function(lambda: sum(segment.size for segment in journal.segments()))
+    metrics.journal_segments.set_function(lambda: len(journal.segments()))
+    metrics.free_bytes.set_function(journal.free_bytes)
+
+
+def seal_old_segment(context: WriterContext) -> None:
+    """Seal a segment that is old enough and that no append has ended."""
+    context.journal.seal(context.clock.now() - microseconds(context.settings.journal.segment_age))
+
+
 class JournalUpkeep:
-    """Seals and retires segments.
+    """Retires segments.
 
     `may_go` has the final decision on a segment that nothing needs. `before_retiring` is called before segments are
     retired; when it raises, they stay.
@@ -29,11 +42,6 @@ class JournalUpkeep:
     ) -> None:
         self._context, self._may_go, self._before_retiring = context, may_go, before_retiring
         self._clock = RetentionClock(context.clock)
-
-    def seal_old_segment(self) -> None:
-        """Seal a segment that is old enough and that no append has ended."""
-        age = microseconds(self._context.settings.journal.segment_age)
-        self._context.journal.seal(self._context.clock.now() - age)
 
     def retire_segments(self) -> None:
         """Retire sealed journal segments that nothing needs and that are older than `retention.journal`.

@@ -24,10 +24,13 @@ from typing import NamedTuple, Protocol
 
 from app.model.message import PhysicalMessage
 from app.model.records import ALONE, ReceivingMark
+from app.observe import logger
 from app.ports import Intake, Receiver
 from app.ports.catalog.receiving import ReceivingCatalog
 from app.service.context import WriterContext
 from app.settings import microseconds
+
+log = logger(__name__)
 
 LONGEST_STEP = 10.0
 SETTLING_SECONDS = 30.0
@@ -273,6 +276,14 @@ class ReceivingTime:
             marks, self._new_marks = self._new_marks, []
         oldest = {source: marks[0].counted for source, marks in self._marks.items() if marks}
         self._context.catalog.save_receiving_time(self._counted, marks, oldest, self._journal)
+
+    def finish(self) -> None:
+        """Count and save the last time. If that fails, it is lost: attachments then expire a little later."""
+        try:
+            self.step()
+            self.save()
+        except Exception:
+            log.exception("receiving_time_not_saved")
 
     def _mark(self, mark: ReceivingMark) -> None:
         marks = self._marks.setdefault(mark.source, [])

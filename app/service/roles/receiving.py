@@ -7,26 +7,24 @@ catalog and the archive.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from shutil import disk_usage
 from threading import Event
 from typing import Any, Protocol
 
 from app.model.errors import CatalogTaken, GatewayError
-from app.observe import logger
 from app.ports import ContentStore, Receiver, Segment
 from app.service.assembling.assembly_hosts import AssemblyHost, Landing
 from app.service.content.content_damage import Damages
 from app.service.context import ArchiveContext, Change, ReceiverContext, at_once
 from app.service.quarantine.replays import Replayer, Replays, RequestedReplays
 from app.service.receiving.archiver import Archiver
-from app.service.receiving.journal_upkeep import JournalUpkeep
+from app.service.receiving.journal_upkeep import JournalUpkeep, measure_journal, seal_old_segment
 from app.service.receiving.ownership import claim, keep_lock, require_journal
 from app.service.repair.healing import Healer, Reading
 from app.service.retention.receiving_time import CountedTime, SavedReceivingTime
 from app.service.stream import Embedded, Stream
 from app.service.threads import Worker, periodic
-
-log = logger(__name__)
 
 UPKEEP_SECONDS = 1.0
 REPLAY_SECONDS = 1.0
@@ -105,9 +103,9 @@ class OwnReceiving:
         self.replayer = Replayer(context, self.stream.intake.journal_again, assembly.finish_again, context.journal.end)
         every = periodic(stop)
         self._own_workers = [
-            every(1.0, "receiving time", self.stream.times.step),
+            every(1.0, "receiving time", self.times.step),
             # Sealing has its own thread: slow work must not keep messages from readers of sealed segments.
-            every(UPKEEP_SECONDS, "seal", self._upkeep.seal_old_segment),
+            every(UPKEEP_SECONDS, "seal", partial(seal_old_segment, context)),
             every(UPKEEP_SECONDS, "retire", self._upkeep.retire_segments),
             every(1.0, "heal", self._healer.step),
             Worker("lock", self._keep_lock),
@@ -117,10 +115,7 @@ class OwnReceiving:
         if self._archiver is not None:
             self._own_workers.append(every(UPKEEP_SECONDS, "archive", self._archiver.archive))
         self.workers = [*self._own_workers, *self.stream.workers]
-        metrics, journal = context.metrics, context.journal
-        metrics.journal_bytes.set_function(lambda: sum(segment.size for segment in journal.segments()))
-        metrics.journal_segments.set_function(lambda: len(journal.segments()))
-        metrics.free_bytes.set_function(journal.free_bytes)
+        measure_journal(context)
 
     def recover(self) -> None:
         """Make this process the one that receives for the catalog, and replay the journal behind it."""
@@ -139,11 +134,7 @@ class OwnReceiving:
         for worker in self._own_workers:
             worker.join(STOP_SECONDS)
         self._archive_rest()
-        try:
-            self.stream.times.step()
-            self.stream.times.save()
-        except Exception:
-            log.exception("receiving_time_not_saved")
+        self.times.finish()
 
     def close(self) -> None:
         """Close the journal."""

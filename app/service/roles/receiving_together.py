@@ -6,6 +6,7 @@ A message is acknowledged once it is in the receiver's own journal, on its disk.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from threading import Event
 from typing import Any
 
@@ -15,6 +16,7 @@ from app.ports import Receiver
 from app.service.assembling.assembly_hosts import AssembledElsewhere
 from app.service.context import ArchiveContext, Change, WriterContext, at_once
 from app.service.quarantine.replays import Replayer
+from app.service.receiving.journal_upkeep import measure_journal, seal_old_segment
 from app.service.receiving.ownership import require_journal
 from app.service.receiving.publishing import Publisher
 from app.service.retention.receiving_time import SavedReceivingTime
@@ -57,16 +59,13 @@ class ReceivingTogether:
         every = periodic(stop)
         self._own_workers = [
             every(1.0, "receiving time", self.stream.times.step),
-            every(UPKEEP_SECONDS, "seal", self._seal_old_segment),
+            every(UPKEEP_SECONDS, "seal", partial(seal_old_segment, own)),
             every(PUBLISH_SECONDS, "publish", self._publish),
             every(UPKEEP_SECONDS, "retire", self._retire),
             every(REPLAY_SECONDS, "replay", self._carry_out_replays),
         ]
         self.workers: Sequence[Worker] = [*self._own_workers, *self.stream.workers]
-        metrics = own.metrics
-        metrics.journal_bytes.set_function(lambda: sum(segment.size for segment in journal.segments()))
-        metrics.journal_segments.set_function(lambda: len(journal.segments()))
-        metrics.free_bytes.set_function(journal.free_bytes)
+        measure_journal(own)
 
     def recover(self) -> None:
         """Make sure that catalog and archive belong together. What an earlier process left in the own journal is
@@ -87,11 +86,7 @@ class ReceivingTogether:
         with suppress(GatewayError):  # the next process publishes it
             self._own.journal.seal()
             self._publisher.leave()
-        try:
-            self.stream.times.step()
-            self.stream.times.save()
-        except Exception:
-            log.exception("receiving_time_not_saved")
+        self.stream.times.finish()
 
     def close(self) -> None:
         """Close the own journal."""
@@ -111,10 +106,6 @@ class ReceivingTogether:
         self._publisher.publish()
         if self.stream.backlog.is_stopping and not self._stop.is_set():
             self._taken(self.stream.backlog.holding or "another receiver has taken over")
-
-    def _seal_old_segment(self) -> None:
-        age = int(self._own.settings.journal.segment_age.total_seconds() * 1e6)
-        self._own.journal.seal(self._own.clock.now() - age)
 
     def _retire(self) -> None:
         """Remove what is published: the own journal is not read again."""
