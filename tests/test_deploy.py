@@ -14,7 +14,7 @@ import yaml
 
 from app.settings import load
 from app.testing.waiting import until
-from tests.support.mosquitto import PROGRAM, free_port
+from tests.support.mosquitto import PROGRAM, free_port, terminate
 
 pytestmark = pytest.mark.process
 
@@ -116,4 +116,4 @@ def test_the_broker_of_compose_starts(compose: Any, tmp_path: Path) -> None:
             until(lambda: broker.poll() is not None or accepts(port), 10)
             assert broker.poll() is None, broker.stderr.read() if broker.stderr else ""
         finally:
-            broker.terminate()
+            terminate(broker)

@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AsyncExitStack
@@ -239,3 +241,23 @@ def test_a_slot_that_has_ended_converts_no_more() -> None:
     slot = converted(late)
     with pytest.raises(Exception, match="was ended"):
         slot.check()
+
+
+STOPPED = """
+import asyncio, time
+from app.service.conversion import Conversions, conversion_pool
+from app.settings import Limits
+
+async def stop() -> None:
+    conversions = Conversions(Limits())
+    conversions.warm()
+    await conversions.close()
+
+conversion_pool._Worker = lambda memory: time.sleep(3600)
+asyncio.run(stop())
+"""
+
+
+@pytest.mark.process
+def test_the_end_does_not_wait_for_a_process_that_is_being_prepared() -> None:
+    subprocess.run([sys.executable, "-c", STOPPED], check=True, timeout=60)

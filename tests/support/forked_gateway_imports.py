@@ -19,3 +19,5 @@ import app.web.app  # noqa: E402
 
 for has_iceberg in (False, True):
     app.web.app.routes(has_iceberg=has_iceberg)  # FastAPI takes longer for them than for all else of a start
+
+app.web.app.WARM_AFTER_SECONDS = 3600.0  # most of these gateways convert nothing

@@ -68,8 +68,7 @@ class Mosquitto:
         """Stop the broker in order; a persistent one saves its state."""
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
-            self._process.terminate()
-            self._process.wait(60)
+            terminate(self._process)
             self._process = None
 
     def kill(self) -> None:
@@ -100,3 +99,13 @@ class Mosquitto:
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
             return True
         return False
+
+
+def terminate(broker: "subprocess.Popen[bytes]") -> None:
+    """Return when a broker has ended in order. It forgets a SIGTERM that comes right after it opened its port."""
+
+    def has_ended() -> bool:
+        broker.terminate()
+        return broker.poll() is not None
+
+    until(has_ended, timeout=20)

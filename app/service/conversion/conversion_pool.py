@@ -17,7 +17,7 @@ from enum import Enum, auto
 from itertools import count
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any, TypeVar
 
 from app.model.errors import GatewayError, LimitExceeded
@@ -154,8 +154,8 @@ class Conversions:
         self._lock = Lock()
 
     def warm(self) -> None:
-        """Start a process, so that the first conversion need not wait for the imports."""
-        self._threads.submit(lambda: self.give_back(_Worker(self._limits.conversion_memory)))
+        """Start a process, so that the first conversion need not wait for the imports, nor the program's end for it."""
+        Thread(target=lambda: self.give_back(self.take()), name="warm", daemon=True).start()
 
     async def close(self) -> None:
         """End the idle processes. All slots must have been given back."""
