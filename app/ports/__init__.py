@@ -8,7 +8,7 @@ from app.ports.catalog.assembly import JournalReferences
 from app.ports.catalog.database import CatalogDatabase
 from app.ports.catalog.deliveries import Begin, IdempotencyConflict, Sending
 from app.ports.catalog.keys import KeyCatalog
-from app.ports.catalog.leases import HeldLease
+from app.ports.catalog.leases import HeldLease, LeaseCatalog, OpenLeases
 from app.ports.catalog.listing import (
     NEWEST_FIRST,
     AttachmentFilter,
@@ -85,9 +85,11 @@ __all__ = [
     "JournalReader",
     "JournalReferences",
     "KeyCatalog",
+    "LeaseCatalog",
     "ListingCatalog",
     "ObjectJournalPlugin",
     "ObjectWriter",
+    "OpenLeases",
     "OpenSegment",
     "OpenTable",
     "Packed",
