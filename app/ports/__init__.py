@@ -8,7 +8,7 @@ from app.ports.catalog.assembly import JournalReferences
 from app.ports.catalog.database import CatalogDatabase
 from app.ports.catalog.deliveries import Begin, IdempotencyConflict, Sending
 from app.ports.catalog.keys import KeyCatalog
-from app.ports.catalog.leases import HeldLease, LeaseCatalog, OpenLeases
+from app.ports.catalog.leases import ACTIVE, HeldLease, LeaseCatalog, OpenLeases
 from app.ports.catalog.listing import (
     NEWEST_FIRST,
     AttachmentFilter,
@@ -57,6 +57,7 @@ from app.ports.table_store import (
 from app.ports.transport import DeliveryProgress, Intake, Receiver, Sender, SendFailed, TransportPlugin
 
 __all__ = [
+    "ACTIVE",
     "FILES_BY_SOURCE",
     "JOURNAL_SCHEMA",
     "NEWEST_FIRST",

@@ -9,9 +9,9 @@ import pytest
 
 from app import plugins
 from app.model.errors import CatalogError
-from app.ports import HeldLease, OpenLeases
+from app.ports import ACTIVE, HeldLease, OpenLeases
 from app.service.instance import new_instance
-from app.service.roles.standing_by import ACTIVE, StandingBy
+from app.service.roles.standing_by import StandingBy
 from app.testing.waiting import until
 
 PATIENT = 60.0
@@ -33,7 +33,7 @@ class Candidate:
         self.why: list[str] = []
         self.won: HeldLease | None = None
         self.name = new_instance()
-        self.standing = StandingBy(self, self.name, seconds, self.why.append)  # type: ignore[arg-type]
+        self.standing = StandingBy(self, self.name, seconds, self.why.append)
         self.standing.election.retry = min(self.standing.election.retry, 0.05)
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()

@@ -18,14 +18,19 @@ _EPOCH = {
 }
 
 
+def holder_of(connection: Connection, name: str) -> str | None:
+    """Return the process that has a lease now."""
+    is_held = (leases.c.name == name) & (leases.c.until > now_of(connection))
+    holder: str | None = connection.scalar(select(leases.c.holder).where(is_held))
+    return holder
+
+
 class LeasesPart(CatalogPart):
     """`LeaseCatalog` of `app.ports.catalog` over SQL. Every change is durable on return."""
 
     def lease_holder(self, name: str) -> str | None:
         with self._database.read() as connection:
-            is_held = (leases.c.name == name) & (leases.c.until > now_of(connection))
-            holder: str | None = connection.scalar(select(leases.c.holder).where(is_held))
-        return holder
+            return holder_of(connection, name)
 
     def take_lease(self, name: str, holder: str, seconds: float, *, at_once: bool = False) -> HeldLease | None:
         # In a turn: then no write under the lease before is still under way.

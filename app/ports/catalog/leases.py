@@ -1,6 +1,9 @@
 """Leases: which process does what only one may do at a time."""
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
+
+ACTIVE: Final = "active"
+"""The lease of the gateway that receives alone, where another one stands by."""
 
 
 class HeldLease(NamedTuple):

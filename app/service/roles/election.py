@@ -177,7 +177,7 @@ class Election(Generic[T]):
             return
         self._fault.worked()
         if not is_held:
-            self._lose("another process has taken it")
+            self._lose(term, "another process has taken it")
             return
         with self._lock:
             self._renewed, self._noted = asked, noted
@@ -189,13 +189,16 @@ class Election(Generic[T]):
 
     def _is_lost_now(self) -> bool:
         """Tell whether the term has to end, which it learns here, if the lease was not renewed in time."""
+        term = self.term
         if is_over := self.is_over():
-            self._lose(f"it could not be renewed in time: {self._fault.error or 'the database gives no answer'}")
+            self._lose(term, f"it could not be renewed in time: {self._fault.error or 'the database gives no answer'}")
         return is_over
 
-    def _lose(self, why: str) -> None:
+    def _lose(self, term: T | None, why: str) -> None:
+        """Have a term give up, once, unless it has ended meanwhile."""
         with self._lock:
-            term, is_known, self._is_lost = self._term, self._is_lost, True
-        if term is not None and not is_known:
-            log.warning("lease_lost", lease=self._name, reason=why)
-            term.give_up(f"the lease {self._name} is lost: {why}")
+            if term is None or term is not self._term or self._is_lost:
+                return
+            self._is_lost = True
+        log.warning("lease_lost", lease=self._name, reason=why)
+        term.give_up(f"the lease {self._name} is lost: {why}")

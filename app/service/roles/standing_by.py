@@ -4,10 +4,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final
 
-from app.ports import HeldLease, OpenLeases
+from app.ports import ACTIVE, HeldLease, OpenLeases
 from app.service.roles.election import Election
-
-ACTIVE: Final = "active"
 
 
 class StandingBy:
