@@ -150,7 +150,7 @@ class SqliteImages(NamedTuple):
 
 
 class Database:
-    """The database at a URL, its schema migrated to the newest version, unless it `upgrades` nothing.
+    """The database at a URL, its schema migrated to the newest version if it `upgrades`.
 
     `_write_lock` allows one write at a time, and guards the engines `_durable` and `_quick`.
 

@@ -509,6 +509,16 @@ class TestPostgresql(SqlCatalogContract):
             catalog.release_lease(lease)
             assert catalog.lease_holder("active") is None
 
+    def test_who_waits_for_a_lease_survives_a_new_catalog(self, url: str) -> None:
+        with closing(SqlCatalog.leases(url)) as leases:
+            assert leases.lease_holder("active") is None
+            with closing(Database(url)) as database, database.write() as connection:
+                connection.execute(text("DROP SCHEMA public CASCADE"))
+                connection.execute(text("CREATE SCHEMA public"))
+            with pytest.raises(CatalogError, match="replaced by a new one"):
+                leases.lease_holder("active")
+            assert leases.lease_holder("active") is None
+
     def test_first_digits_are_a_range_of_an_index(self, catalog: SqlCatalog) -> None:
         asked: list[str] = []
 

@@ -4,12 +4,13 @@ from copy import copy
 from typing import Any, Self
 
 from sqlalchemy import Connection, select, update
+from sqlalchemy.exc import ProgrammingError
 
 from adapters.sql_catalog.database import Database
 from adapters.sql_catalog.database_clock import ends_in, now_of
 from adapters.sql_catalog.parts.part import CatalogPart
 from adapters.sql_catalog.schema.catalog_tables import leases
-from app.model.errors import LeaseLost
+from app.model.errors import CatalogError, LeaseLost
 from app.ports import HeldLease
 
 _EPOCH = {
@@ -93,7 +94,11 @@ class LeasesAlone(LeasesPart):
         if not self._is_made:
             self._database.upgrade(only_new=True)
             self._is_made = True
-        return super().lease_holder(name)
+        try:
+            return super().lease_holder(name)
+        except ProgrammingError as error:
+            self._is_made = False
+            raise CatalogError(f"the catalog {self._database.place} has been replaced by a new one") from error
 
     def close(self) -> None:
         self._database.close()
