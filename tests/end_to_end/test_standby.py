@@ -160,6 +160,7 @@ class Pair:
         self._cluster.stop()
         try:
             assert self._process(name).wait(60) == SUPERSEDED
+            self.await_standby(name)  # it starts without a database, too
             assert self.active() is None
         finally:
             self._cluster.start()
