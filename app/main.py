@@ -11,7 +11,6 @@ from dataclasses import fields
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
-from threading import Event
 from time import monotonic, time_ns
 from types import FrameType
 from typing import ParamSpec, TypeVar
@@ -21,16 +20,16 @@ import uvicorn
 from app import plugins
 from app.framing.registry import traits
 from app.metrics import Metrics
-from app.model.errors import GatewayError
+from app.model.errors import GatewayError, LeaseLost
 from app.model.message import Position
 from app.observe import logger
-from app.ports import Catalog, Clock, Journal, WritableJournal
+from app.ports import Catalog, Clock, HeldLease, Journal, WritableJournal
 from app.service.context import ArchiveContext, ReceiverContext, ServiceContext, WriterContext
 from app.service.events.event_spans import Traces
 from app.service.gateway import Gateway
 from app.service.instance import new_instance
 from app.service.receiving.ownership import assembled
-from app.service.standby.election import Election
+from app.service.roles.standing_by import StandingBy
 from app.service.threads import collect_seldom, switch_soon
 from app.settings import Http, Role, Settings, Standby
 from app.span_names import SERVICE, process_attributes
@@ -46,7 +45,7 @@ T = TypeVar("T")
 
 GRACE_SECONDS = 10
 SUPERSEDED_STATUS = 75
-"""The exit status of a gateway whose Lease went to another one: it is to be started again (EX_TEMPFAIL)."""
+"""The exit status of a gateway whose lease went to another one: it is to be started again (EX_TEMPFAIL)."""
 Durable = Callable[[str], Position | None]
 """A function from a journal's id to the last position in it that is known to have been durable."""
 M_ARENA_MAX = -8
@@ -64,17 +63,17 @@ class SystemClock:
         return monotonic()
 
 
-def build(settings: Settings, instance: str | None = None) -> Gateway:
+def build(settings: Settings, instance: str | None = None, active: HeldLease | None = None) -> Gateway:
     """Return a gateway with the adapters that the settings name; nothing runs yet. Raises GatewayError and
     PluginError. `instance` is the name of this process; by default a new one.
 
-    With the setting `standby`, it takes over from any other gateway: from then on, that one can write nothing.
+    With the lease of the `active` gateway it takes over from any other one: from then on, that one can write nothing.
     """
     _opened("data folder", settings.data.mkdir, parents=True, exist_ok=True)
     clock: Clock = SystemClock()
     is_receiver, is_shared = Role.RECEIVE in settings.roles, settings.journal.shared
     is_sole_receiver = is_receiver and not is_shared
-    make = _receiver_context if is_sole_receiver else _archive_context
+    make = partial(_receiver_context, active) if is_sole_receiver else _archive_context
     context = make(settings, clock, instance or new_instance())
     own = _own_context(context) if is_receiver and is_shared else None
     receivers = {
@@ -92,8 +91,8 @@ def build(settings: Settings, instance: str | None = None) -> Gateway:
     return Gateway(context, receivers, senders, archive, own)
 
 
-def _receiver_context(settings: Settings, clock: Clock, instance: str) -> ReceiverContext:
-    journal, catalog = _storage(settings, clock)
+def _receiver_context(active: HeldLease | None, settings: Settings, clock: Clock, instance: str) -> ReceiverContext:
+    journal, catalog = _storage(settings, clock, active)
     return ReceiverContext(
         settings=settings,
         journal=journal,
@@ -147,11 +146,11 @@ def _traces(settings: Settings, instance: str) -> Traces:
     return Traces(settings, spans)
 
 
-def _storage(settings: Settings, clock: Clock) -> tuple[Journal, Catalog]:
+def _storage(settings: Settings, clock: Clock, active: HeldLease | None) -> tuple[Journal, Catalog]:
     """Open journal and catalog.
 
-    A gateway alone locks the journal first. Of several gateways, the catalog says which one is the last, and gives it
-    the journal's epoch. The catalog says, too, what of the journal was durable.
+    A gateway alone locks the journal first. Of several gateways, the catalog gives the `active` one the epoch of the
+    journal, unless its lease is lost. The catalog says, too, what of the journal was durable.
     """
 
     @cache
@@ -161,10 +160,10 @@ def _storage(settings: Settings, clock: Clock) -> tuple[Journal, Catalog]:
     def durable(journal: str) -> Position | None:
         return assembled(catalog(), journal)
 
-    if settings.standby is None:
+    if active is None:
         return _journal(settings, clock, durable), catalog()
     last = _opened("journal", plugins.journal().last_epoch, settings.journal_folder)
-    return _journal(settings, clock, durable, catalog().take_over(last + 1)), catalog()
+    return _journal(settings, clock, durable, catalog().under(active).take_over(last + 1)), catalog()
 
 
 def _journal(settings: Settings, clock: Clock, durable: Durable, epoch: int | None = None) -> Journal:
@@ -211,7 +210,7 @@ def serve(
         instance = instance or new_instance()
         run = partial(_serve, settings, instance, listener, started)
         if settings.standby is None or Role.RECEIVE not in settings.roles:  # others run side by side
-            run(nullcontext(), _leave if settings.journal.shared else lambda _why: None)
+            run(None, nullcontext(), _leave if settings.journal.shared else lambda _why: None)
         else:
             _stand_by(settings, settings.standby, instance, listener, run)
 
@@ -221,6 +220,7 @@ def _serve(
     instance: str,
     listener: socket.socket,
     started: Callable[[int, bool], None],
+    active: HeldLease | None,
     before: AbstractContextManager[object],
     taken: Callable[[str], None],
 ) -> None:
@@ -228,7 +228,7 @@ def _serve(
     gateway: Gateway | None = None
     try:
         with before:
-            gateway = build(settings, instance)
+            gateway = build(settings, instance, active)
             gateway.on_taken = taken
             gc.collect()
             collect_seldom()
@@ -246,24 +246,25 @@ def _stand_by(
     standby: Standby,
     instance: str,
     listener: socket.socket,
-    run: Callable[[AbstractContextManager[object], Callable[[str], None]], None],
+    run: Callable[[HeldLease, AbstractContextManager[object], Callable[[str], None]], None],
 ) -> None:
     """Wait until this gateway is to be active, then run it. A signal ends both."""
-    stop = Event()
-    before = {each: signal.signal(each, lambda *_: stop.set()) for each in (signal.SIGTERM, signal.SIGINT)}
-    election = Election(standby, instance, _leave)
+    leases = _opened("catalog", plugins.catalog().leases, settings.catalog_url)
+    waiting = StandingBy(leases, instance, standby.duration.total_seconds(), _leave)
+    before = {each: signal.signal(each, lambda *_: waiting.wake()) for each in (signal.SIGTERM, signal.SIGINT)}
     with ExitStack() as serving:
-        health = standing_by(listener, settings, lambda: {"holder": election.holder, "error": election.error})
-        serving.enter_context(health)
-        log.info("standby_begun", lease=standby.lease, name=election.name)
+        serving.enter_context(standing_by(listener, settings, waiting.election.check))
+        log.info("standby_begun", name=instance)
         try:
-            is_active = election.campaign(stop)
+            active = waiting.wait()
             for number, handler in before.items():
                 signal.signal(number, handler)
-            if is_active and not stop.is_set():
-                run(serving.pop_all(), _leave)
+            if active is not None and not waiting.is_woken:
+                run(active, serving.pop_all(), _leave)
+        except LeaseLost as error:
+            _leave(str(error))
         finally:
-            election.release()
+            waiting.release()
 
 
 def _leave(why: str) -> None:

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from app import plugins
 from app.metrics import SUPERSEDED, Metrics, PipelineDeclared
-from app.settings import Settings, Standby, load
+from app.settings import Settings, load
 from app.web.server.standby_app import HEALTH_PATHS
 from docs.alerts import ALERTS
 from docs.dashboards import DASHBOARDS, queries
@@ -153,24 +153,14 @@ def test_a_second_gateway_stands_by() -> None:
     spec = only(made, "StatefulSet")["spec"]
     assert (spec["replicas"], spec["updateStrategy"]) == (2, {"type": "OnDelete"})
     pod = spec["template"]["spec"]
-    assert pod["automountServiceAccountToken"] is True
     (apart,) = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     labels = spec["template"]["metadata"]["labels"].items()
     assert apart["podAffinityTerm"]["labelSelector"]["matchLabels"].items() <= labels
     configured = tomllib.loads(only(made, "ConfigMap")["data"]["gateway.toml"])
-    assert configured["standby"] == {"lease": NAME, "duration": "20s"}
-    assert Standby.model_validate(configured["standby"] | {"namespace": NAMESPACE}).token_file.parts[:2] == ("/", "var")
-    role, binding = only(made, "Role"), only(made, "RoleBinding")
-    assert [(rule.get("resourceNames"), rule["verbs"]) for rule in role["rules"]] == [
-        ([NAME], ["get", "update"]),
-        (None, ["create"]),
-    ]
-    assert binding["roleRef"]["name"] == role["metadata"]["name"]
-    account = only(made, "ServiceAccount")["metadata"]["name"]
-    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
-    assert pod["serviceAccountName"] == account
-    for manifest in (role, binding, only(made, "StatefulSet")):
-        kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
+    assert configured["standby"] == {"duration": "20s"}
+    kubernetes_validate.validate(only(made, "StatefulSet"), KUBERNETES, strict=True)
+    without = rendered(TWO | {"settings": {"catalog": TWO["settings"]["catalog"]}})
+    assert tomllib.loads(only(without, "ConfigMap")["data"]["gateway.toml"])["standby"] == {}
 
 
 @pytest.mark.parametrize(
@@ -276,7 +266,6 @@ def test_each_process_accepts_the_configuration_of_a_divided_release(
     for kind, name in (("StatefulSet", NAME), ("Deployment", f"{NAME}-web"), ("Deployment", f"{NAME}-keeper")):
         given = roles(manifests, kind, name)
         monkeypatch.setenv("ATTACHMENT_GATEWAY_ROLES", json.dumps(given))
-        monkeypatch.setenv("ATTACHMENT_GATEWAY_STANDBY__NAMESPACE", "prod")
         assert sorted(load(path).roles) == sorted(given)
 
 
@@ -384,7 +373,7 @@ def test_each_receiver_has_client_identifiers_of_its_own(tmp_path: Path, monkeyp
         ({"settings": {**TOGETHER["settings"], "journal": {}}}, r"settings\.journal\.archive_url"),
         ({"settings": {**TOGETHER["settings"], "content": {}}}, r"settings\.content\.url"),
         ({"replicas": 2, "persistence": {"accessModes": ["ReadWriteMany"]}}, "exclude each other"),
-        ({"settings": {**TOGETHER["settings"], "standby": {"lease": "x"}}}, "exclude each other"),
+        ({"settings": {**TOGETHER["settings"], "standby": {"duration": 20}}}, "exclude each other"),
         (BESIDE | {"settings": UNSHARED | TOGETHER["settings"]}, "sharesVolume false"),
         ({"settings": together(o={**ORDERS, "topic": "orders"})}, r"\$share/gateways/orders"),
         ({"settings": together(o={**ORDERS, "topic": ["$share/g/a", "b"]})}, r"\$share/gateways/b"),

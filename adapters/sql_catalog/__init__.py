@@ -8,7 +8,7 @@ from adapters.sql_catalog.parts.events import EventsPart
 from adapters.sql_catalog.parts.finishing import FinishingPart
 from adapters.sql_catalog.parts.journal_references import JournalReferencesPart
 from adapters.sql_catalog.parts.keys import KeysPart
-from adapters.sql_catalog.parts.leases import LeasesPart
+from adapters.sql_catalog.parts.leases import LeasesAlone, LeasesPart
 from adapters.sql_catalog.parts.listing import ListingPart
 from adapters.sql_catalog.parts.maintenance import Maintenance
 from adapters.sql_catalog.parts.ownership import OwnershipPart
@@ -50,6 +50,10 @@ class SqlCatalog(
     @staticmethod
     def database(url: str) -> Maintenance:
         return Maintenance(url)
+
+    @staticmethod
+    def leases(url: str) -> LeasesAlone:
+        return LeasesAlone(url)
 
     @staticmethod
     def pack(packing: str, checkpoint: Checkpoint) -> Packed:

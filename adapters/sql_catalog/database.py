@@ -21,6 +21,9 @@ loses neither kind.
 
 A gateway that has bound its journal to the catalog checks with every write that no other gateway has bound it since
 (`admit`). So a gateway that was cut off from the database and replaced changes nothing when it comes back.
+
+A single statement that depends on no other row may do without a turn (`statement`): leases are renewed so, in time also
+while somebody writes for long.
 """
 
 import json
@@ -70,6 +73,14 @@ _LARGE_CACHE = "PRAGMA cache_size = -32768"
 cache writes these pages several times in a transaction."""
 _KEEP_ALIVE = ("SET tcp_keepalives_idle TO 10", "SET tcp_keepalives_interval TO 5", "SET tcp_keepalives_count TO 3")
 """The server notices within half a minute that the machine of a client is gone, and with it its locks."""
+_IN_TIME = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+"""For libpq, unless the URL says otherwise: the client, too, notices that the machine of the server is gone."""
 # A plan that is made for any values, which PostgreSQL prefers after some executions, does not know where in an order a
 # page begins and ends, and then reads all rows.
 _ON_CONNECT: dict[tuple[str, str], tuple[str, ...]] = {
@@ -79,6 +90,7 @@ _ON_CONNECT: dict[tuple[str, str], tuple[str, ...]] = {
     ("postgresql", "reader"): ("SET plan_cache_mode TO force_custom_plan", *_KEEP_ALIVE),
     ("postgresql", "quick"): ("SET synchronous_commit TO off", *_KEEP_ALIVE),
     ("postgresql", "durable"): ("SET synchronous_commit TO on", *_KEEP_ALIVE),
+    ("postgresql", "statement"): ("SET synchronous_commit TO on", *_KEEP_ALIVE),
 }
 _BEGIN_WRITING: dict[str, Callable[[Connection], object]] = {
     # An ordinary BEGIN takes the lock with the first write, and fails if another process wrote after the first read.
@@ -87,6 +99,7 @@ _BEGIN_WRITING: dict[str, Callable[[Connection], object]] = {
 }
 _READERS: dict[str, Any] = {"pool_size": 8, "max_overflow": 8, "isolation_level": "AUTOCOMMIT"}
 _WRITER: dict[str, Any] = {"pool_size": 1, "max_overflow": 0}
+_STATEMENT: dict[str, Any] = {**_WRITER, "isolation_level": "AUTOCOMMIT"}
 
 
 def parsed(url: str) -> URL:
@@ -118,8 +131,9 @@ class DatabaseAddress:
             url = self.url.set(username=current.username, password=current.password, query=query)
             _, fresh = dialect.create_connect_args(url)
             parameters |= {name: fresh[name] for name in ("user", *_SECRETS) if name in fresh}
+        limits = _IN_TIME if dialect.driver.startswith("psycopg") else {}
         try:
-            connection = dialect.connect(**parameters)
+            connection = dialect.connect(**limits | parameters)
         except dialect.loaded_dbapi.OperationalError as error:
             if any(words in str(error) for words in _REFUSALS):
                 self.log_in.refused()
@@ -136,7 +150,7 @@ class SqliteImages(NamedTuple):
 
 
 class Database:
-    """The database at a URL, its schema migrated to the newest version.
+    """The database at a URL, its schema migrated to the newest version if it `upgrades`.
 
     `_write_lock` allows one write at a time, and guards the engines `_durable` and `_quick`.
 
@@ -144,7 +158,7 @@ class Database:
     missing, or when a newer program has made the schema.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, upgrades: bool = True) -> None:
         self.address = DatabaseAddress(url)
         address = self.address.url
         self.dialect, self.driver = address.get_backend_name(), address.get_driver_name()
@@ -162,6 +176,7 @@ class Database:
         self._durable = _engine(self.address, "durable", **_WRITER)
         self._quick = _engine(self.address, "quick", **_WRITER)
         self._readers = _engine(self.address, "reader", **_READERS)
+        self._statements = None if self.dialect == "sqlite" else _engine(self.address, "statement", **_STATEMENT)
         self.lock: GatewayLock = (
             FileLock(Path(address.database or ""))
             if self.dialect == "sqlite"
@@ -170,11 +185,16 @@ class Database:
             )
         )
         try:
-            with self.write(durable=True) as connection:
-                upgrade(connection, self.place)
+            if upgrades:
+                self.upgrade()
         except BaseException:
             self.close()
             raise
+
+    def upgrade(self, *, only_new: bool = False) -> None:
+        """Migrate the schema to the newest version; with `only_new`, only if there is none yet."""
+        with self.write(durable=True) as connection:
+            upgrade(connection, self.place, only_new=only_new)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -198,6 +218,17 @@ class Database:
         ):
             self.admit(connection)
             yield connection
+
+    @contextmanager
+    def statement(self) -> Iterator[Connection]:
+        """Open a connection for a single statement that changes rows. It is durable, and waits for no turn; only in
+        SQLite all writers wait for each other."""
+        if self._statements is None:
+            with self.write(durable=True) as connection:
+                yield connection
+        else:
+            with explained(self.place), self._statements.connect() as connection:
+                yield connection
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -230,8 +261,9 @@ class Database:
     def close(self) -> None:
         self.lock.release()
         with self._write_lock:
-            for engine in (self._readers, self._quick, self._durable):
-                engine.dispose()
+            for engine in (self._readers, self._quick, self._durable, self._statements):
+                if engine is not None:
+                    engine.dispose()
 
 
 @contextmanager
@@ -311,7 +343,7 @@ def _engine(address: DatabaseAddress, role: str, **options: Any) -> Engine:
         if dialect == "postgresql":
             connection.commit()
 
-    if role != "reader":
+    if role in ("quick", "durable"):
 
         @event.listens_for(engine, "begin")
         def begin(connection: Connection) -> None:

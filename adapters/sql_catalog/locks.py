@@ -36,7 +36,8 @@ class GatewayLock(Protocol):
     def release(self) -> None: ...
 
 
-def _taken(place: str, by: str = "") -> CatalogTaken:
+def taken(place: str, by: str = "") -> CatalogTaken:
+    """Return the error of a process that may not use the catalog in a place, as another one does."""
     return CatalogTaken(
         f"another gateway{by} is running with the catalog {place}: "
         "stop it first, or configure another catalog for this one"
@@ -64,7 +65,7 @@ class FileLock:
         except BlockingIOError:
             holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
             os.close(descriptor)
-            raise _taken(self._place, f" (process {holder})" if holder else "") from None
+            raise taken(self._place, f" (process {holder})" if holder else "") from None
         except OSError as error:
             os.close(descriptor)
             raise CatalogError(f"{self._path} cannot be locked: {error.strerror}") from error
@@ -112,7 +113,7 @@ class AdvisoryLock:
             raise
         if not is_taken:
             connection.close()
-            raise _taken(self._place)
+            raise taken(self._place)
         self._connection = connection
         if is_again:
             _log.warning("catalog_lock_retaken", reason="the connection that held it was lost")

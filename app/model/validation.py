@@ -24,9 +24,6 @@ HOST: Final = r"^((\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|\[?[0-9A-Fa-f]*:[0
 IDENTIFIER: Final = r"^[0-9a-f]{32}$"
 SF_BOOLEAN: Final = r"^\?[01]$"
 SOME_PRINTABLE_ASCII: Final = r"^[ -~]+$"
-WEB_URL: Final = r"^https?://"
-KUBERNETES_NAME: Final = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
-KUBERNETES_NAMESPACE: Final = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 CODE_VERIFIER: Final = r"^[A-Za-z0-9._~-]{43,128}$"
 
 SENTENCES: Final[Mapping[str, str]] = {
@@ -44,9 +41,6 @@ SENTENCES: Final[Mapping[str, str]] = {
     IDENTIFIER: "give an identifier, 32 hexadecimal digits in lower case",
     SF_BOOLEAN: "give ?1 or ?0",
     SOME_PRINTABLE_ASCII: "give printable ASCII characters",
-    WEB_URL: "give a URL that begins with http:// or https://",
-    KUBERNETES_NAME: "give a name of Kubernetes: lower-case letters, digits, dots and hyphens, at most 253",
-    KUBERNETES_NAMESPACE: "give a namespace of Kubernetes: lower-case letters, digits and hyphens, at most 63",
     CODE_VERIFIER: "give 43 to 128 letters, digits, dots, underscores, tildes and hyphens (RFC 7636)",
 }
 

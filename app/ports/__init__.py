@@ -8,7 +8,7 @@ from app.ports.catalog.assembly import JournalReferences
 from app.ports.catalog.database import CatalogDatabase
 from app.ports.catalog.deliveries import Begin, IdempotencyConflict, Sending
 from app.ports.catalog.keys import KeyCatalog
-from app.ports.catalog.leases import HeldLease
+from app.ports.catalog.leases import ACTIVE, HeldLease, LeaseCatalog, OpenLeases
 from app.ports.catalog.listing import (
     NEWEST_FIRST,
     AttachmentFilter,
@@ -57,6 +57,7 @@ from app.ports.table_store import (
 from app.ports.transport import DeliveryProgress, Intake, Receiver, Sender, SendFailed, TransportPlugin
 
 __all__ = [
+    "ACTIVE",
     "FILES_BY_SOURCE",
     "JOURNAL_SCHEMA",
     "NEWEST_FIRST",
@@ -85,9 +86,11 @@ __all__ = [
     "JournalReader",
     "JournalReferences",
     "KeyCatalog",
+    "LeaseCatalog",
     "ListingCatalog",
     "ObjectJournalPlugin",
     "ObjectWriter",
+    "OpenLeases",
     "OpenSegment",
     "OpenTable",
     "Packed",

@@ -13,7 +13,7 @@
 | `quarantine`, `events` | records and copies of messages that could not be read; entries of the event log |
 | `monitoring` | health, metrics, and what people look at while messages come |
 | `access`, `webhooks` | who may do what; events sent to programs |
-| `standby` | the election of the active gateway |
+| `roles` | what a process does by its roles; elections of the keeper and of the active gateway |
 | `conversion` | converts data sets in separate processes |
 | `repair` | checks, repairs, records, backs up and restores |
 | `tables` | reads the tables that the pipeline wrote |

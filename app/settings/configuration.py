@@ -3,12 +3,11 @@
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from app.model.validation import KUBERNETES_NAME, KUBERNETES_NAMESPACE, WEB_URL
 from app.settings.http import Audit, Http, Oidc
 from app.settings.limits import ExpirySettings, Limits, RetentionSettings, Scrub
 from app.settings.roles import ALL_ROLES, Role
@@ -25,42 +24,14 @@ from app.settings.storage import (
 from app.settings.transports import Destination, Source
 from app.settings.webhooks import Webhook
 
-_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-
-ObjectName = Annotated[str, StringConstraints(pattern=KUBERNETES_NAME)]
-NamespaceName = Annotated[str, StringConstraints(pattern=KUBERNETES_NAMESPACE)]
-
 
 class Standby(Section):
-    """Several gateways with one journal, of which the holder of a Lease is active.
+    """Several gateways with one journal, of which the holder of a lease in the catalog is active.
 
-    The holder renews the Lease every `retry`. If that fails for `renew_deadline`, it ends at once. Another gateway
-    takes over when the Lease has not been renewed for `duration`. The defaults of `api_url`, `namespace_file`,
-    `token_file` and `ca_file` fit a pod."""
+    The holder renews the lease every sixth of `duration`. If that fails for two thirds of it, it ends at once. Another
+    gateway takes over when the lease has not been renewed for `duration`."""
 
-    lease: ObjectName
-    namespace: NamespaceName
-    api_url: str = Field(default="https://kubernetes.default.svc", pattern=WEB_URL)
-    token_file: Path = _ACCOUNT / "token"
-    ca_file: Path = _ACCOUNT / "ca.crt"
     duration: Duration = Field(default=timedelta(seconds=15), ge=timedelta(seconds=1), le=timedelta(hours=1))
-    renew_deadline: Duration = Field(default=timedelta(seconds=10), ge=timedelta(milliseconds=100))
-    retry: Duration = Field(default=timedelta(seconds=2), ge=timedelta(milliseconds=50))
-
-    @model_validator(mode="before")
-    @classmethod
-    def _pods_namespace(cls, given: object) -> object:
-        if isinstance(given, dict) and not {"namespace", "namespace_file"} & given.keys():
-            return given | {"namespace_file": str(_ACCOUNT / "namespace")}
-        return given
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        if self.duration % timedelta(seconds=1):
-            raise ValueError("duration must be whole seconds")
-        if not self.retry < self.renew_deadline < self.duration:
-            raise ValueError("retry must be shorter than renew_deadline, and that shorter than duration")
-        return self
 
 
 class TraceSettings(Section):

@@ -116,7 +116,7 @@ them. It is empty, so that every name is accepted, if there are none, or if the 
 {{- end -}}
 {{- $chart := dict "data" "/var/lib/gateway" "assembler" .Values.assembler "http" $http -}}
 {{- if include "gateway.standsBy" . -}}
-{{- $_ := set $chart "standby" (dict "lease" (include "gateway.fullname" .)) -}}
+{{- $_ := set $chart "standby" (dict) -}}
 {{- end -}}
 {{- if include "gateway.hasReceivers" . -}}
 {{- $_ := set $chart "journal" (dict "shared" true) -}}

@@ -155,8 +155,7 @@ metadata:
     {{- end }}
 spec:
   serviceAccountName: {{ include "gateway.serviceAccountName" . }}
-  # Only for the Lease.
-  automountServiceAccountToken: {{ and $isStateful (not (empty (include "gateway.standsBy" .))) }}
+  automountServiceAccountToken: false
   # Kubernetes would add variables such as ATTACHMENT_GATEWAY_SERVICE_HOST, which look like settings.
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ ternary .Values.receivers.terminationGracePeriodSeconds .Values.terminationGracePeriodSeconds $isReceiver }}

@@ -23,7 +23,7 @@ from adapters.sql_catalog import SqlCatalog, locks
 from adapters.sql_catalog.database import _ON_CONNECT, FROM_HEX, Database
 from adapters.sql_catalog.schema.catalog_tables import metadata
 from app.model.attachment import AttachmentKind, AttachmentState
-from app.model.errors import CatalogError, CatalogTaken, GatewayError
+from app.model.errors import CatalogError, CatalogTaken, GatewayError, LeaseLost
 from app.model.records import Checkpoint, JournalIdentity, NewEvent, PartRun
 from app.ports import AttachmentFilter, Catalog, Sending
 from app.testing.gateway_stages import migrated
@@ -125,6 +125,8 @@ class SqlCatalogContract(CatalogContract):
         with engine.begin() as connection:
             (known,) = connection.scalars(text("SELECT version_num FROM alembic_version"))
             connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        with closing(SqlCatalog.leases(url)) as leases, pytest.raises(GatewayError, match="a newer version"):
+            leases.lease_holder("active")
         for _ in range(2):
             with pytest.raises(GatewayError) as refused:
                 SqlCatalog(url)
@@ -151,6 +153,18 @@ class SqlCatalogContract(CatalogContract):
         other.bind(first._replace(epoch=8))
         other.checkpoint(Checkpoint())
         other.close()
+
+    def test_who_has_lost_the_lease_takes_nothing_over(self, url: str) -> None:
+        with closing(SqlCatalog.leases(url)) as leases:
+            assert leases.lease_holder("active") is None  # this made the schema
+            first = leases.take_lease("active", "one", 3600.0)
+            assert first is not None
+            with closing(SqlCatalog(url)) as catalog:
+                assert catalog.under(first).take_over(7) == 7
+                assert leases.take_lease("active", "two", 3600.0, at_once=True) is not None
+                with pytest.raises(LeaseLost, match="one writes nothing more"):
+                    catalog.under(first).take_over(8)
+                assert catalog.take_over(1) == 8
 
     def test_opens_again_with_all_that_was_there(self, url: str) -> None:
         for opened in range(3):
@@ -486,6 +500,24 @@ class TestPostgresql(SqlCatalogContract):
             with database.write(durable=durable) as connection:
                 assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == setting
         database.close()
+
+    def test_a_lease_is_renewed_while_another_process_writes(self, catalog: SqlCatalog, url: str) -> None:
+        lease = catalog.take_lease("active", "one", 3600.0)
+        assert lease is not None
+        with closing(SqlCatalog(url)) as other, other._database.write():
+            assert catalog.renew_lease(lease, 3600.0)
+            catalog.release_lease(lease)
+            assert catalog.lease_holder("active") is None
+
+    def test_who_waits_for_a_lease_survives_a_new_catalog(self, url: str) -> None:
+        with closing(SqlCatalog.leases(url)) as leases:
+            assert leases.lease_holder("active") is None
+            with closing(Database(url)) as database, database.write() as connection:
+                connection.execute(text("DROP SCHEMA public CASCADE"))
+                connection.execute(text("CREATE SCHEMA public"))
+            with pytest.raises(CatalogError, match="replaced by a new one"):
+                leases.lease_holder("active")
+            assert leases.lease_holder("active") is None
 
     def test_first_digits_are_a_range_of_an_index(self, catalog: SqlCatalog) -> None:
         asked: list[str] = []

@@ -171,7 +171,7 @@ def test_of_two_that_believe_to_be_the_keeper_one_writes(division: Division, hoo
     second = until(lambda: division.keeper(besides=first), 60, pause=0.1) or ""
     answered.set()
     os.kill(paused.pid, signal.SIGCONT)
-    division[first].until(lambda: "keeper_ended" in division[first].log)
+    division[first].until(lambda: "lease_ended" in division[first].log)
     assert "the lease keeper of epoch 1 is over" in division[first].log  # what it tried to write
     division.await_settled(3)
     until(lambda: {each.event["subject"] for each in hooks.taken} >= division.finished())

@@ -27,7 +27,8 @@ from app.service.monitoring.physical_messages import FoundMessages, PhysicalMess
 from app.service.monitoring.timeline import timeline
 from app.service.retention.receiving_time import SavedReceivingTime
 from app.service.retention.sweeper import Sweeper
-from app.service.roles import keeper
+from app.service.roles import election
+from app.service.roles.keeper import KEEPER
 from app.service.sending.abandoned_uploads import LONGEST_UPLOAD, AbandonedUploads
 from app.settings import Role
 from app.testing.gateway_stages import ManualClock, service_context
@@ -96,7 +97,7 @@ def test_the_keeper_that_takes_over_continues_the_lines_of_events(context: Recei
             made._keeper.release()
             made.receiving.stop()
     assert logged() == ["a1", "a2", "a3", "a4", "a5"]
-    fourth = context.catalog.take_lease(keeper.KEEPER, "another", 1.0)
+    fourth = context.catalog.take_lease(KEEPER, "another", 1.0)
     assert fourth is not None, "each of the three has given it up"
     assert fourth.epoch == 4
 
@@ -104,12 +105,12 @@ def test_the_keeper_that_takes_over_continues_the_lines_of_events(context: Recei
 def test_a_keeper_whose_lease_was_taken_stops_and_is_a_candidate_again(
     context: ReceiverContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "RENEW_SECONDS", 0.01)
     made = Gateway(archive_of(context, frozenset({Role.KEEP})), {}, {})
     monkeypatch.setattr(made._keeper, "_at_once", False)
+    made._keeper.retry = 0.01
     made._keeper.start()
     first = term(made)
-    other = context.catalog.take_lease(keeper.KEEPER, "other", 3600, at_once=True)
+    other = context.catalog.take_lease(KEEPER, "other", 3600, at_once=True)
     assert other is not None
     with pytest.raises(LeaseLost):
         first._context.catalog.flush()  # what is at work meanwhile writes nothing
@@ -125,11 +126,10 @@ def test_a_keeper_whose_lease_was_taken_stops_and_is_a_candidate_again(
 def test_a_keeper_that_cannot_renew_stops_before_the_lease_ends(
     context: ReceiverContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, seconds in (("RENEW_SECONDS", 0.01), ("WATCH_SECONDS", 0.01), ("STOP_AFTER_SECONDS", 0.1)):
-        monkeypatch.setattr(keeper, name, seconds)
-    assert keeper.STOP_AFTER_SECONDS < keeper.LEASE_SECONDS
     made = Gateway(archive_of(context, frozenset({Role.KEEP})), {}, {})
     monkeypatch.setattr(made._keeper, "_at_once", False)
+    assert made._keeper.renew_deadline < made._keeper.seconds
+    made._keeper.retry, made._keeper.renew_deadline = 0.01, 0.1
     renewed = context.catalog.renew_lease
     is_away = False
 
@@ -159,16 +159,16 @@ def test_a_lease_that_was_taken_late_is_renewed_before_the_work_begins(
 
     def take(*given: Any, **more: Any) -> HeldLease | None:
         nonlocal now
-        now += keeper.STOP_AFTER_SECONDS + 1
+        now += made._keeper.renew_deadline + 1
         return taken(*given, **more)
 
-    monkeypatch.setattr(keeper, "monotonic", lambda: now)
+    monkeypatch.setattr(election, "monotonic", lambda: now)
     monkeypatch.setattr(context.catalog, "take_lease", take)
-    made._keeper._campaign()
+    made._keeper.campaign()
     assert made._keeper.term is not None
-    assert not made._keeper._is_over()
+    assert not made._keeper.is_over()
     made._keeper.stop()
-    made._keeper._end("the test is over")
+    made._keeper.end()
 
 
 def test_messages_of_a_segment_that_is_not_archived_yet_are_not_gone(

@@ -20,7 +20,7 @@ def test_it_lives_and_is_not_ready(tmp_path: Path, public: list[str]) -> None:
     with bound(settings.http) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         with (
-            standing_by(listener, settings, lambda: {"holder": "other"}),
+            standing_by(listener, settings, lambda: {"ok": True, "holder": "other"}),
             httpx.Client(base_url=url, timeout=60) as client,
         ):
             until(lambda: _answers(client))

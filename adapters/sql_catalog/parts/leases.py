@@ -4,11 +4,13 @@ from copy import copy
 from typing import Any, Self
 
 from sqlalchemy import Connection, select, update
+from sqlalchemy.exc import ProgrammingError
 
+from adapters.sql_catalog.database import Database
 from adapters.sql_catalog.database_clock import ends_in, now_of
 from adapters.sql_catalog.parts.part import CatalogPart
 from adapters.sql_catalog.schema.catalog_tables import leases
-from app.model.errors import LeaseLost
+from app.model.errors import CatalogError, LeaseLost
 from app.ports import HeldLease
 
 _EPOCH = {
@@ -17,21 +19,32 @@ _EPOCH = {
 }
 
 
+def holder_of(connection: Connection, name: str) -> str | None:
+    """Return the process that has a lease now."""
+    is_held = (leases.c.name == name) & (leases.c.until > now_of(connection))
+    holder: str | None = connection.scalar(select(leases.c.holder).where(is_held))
+    return holder
+
+
 class LeasesPart(CatalogPart):
     """`LeaseCatalog` of `app.ports.catalog` over SQL. Every change is durable on return."""
 
+    def lease_holder(self, name: str) -> str | None:
+        with self._database.read() as connection:
+            return holder_of(connection, name)
+
     def take_lease(self, name: str, holder: str, seconds: float, *, at_once: bool = False) -> HeldLease | None:
+        # In a turn: then no write under the lease before is still under way.
         with self._database.write(durable=True) as connection:
-            is_over = (leases.c.until <= now_of(connection)).label("is_over")
-            asked = select(leases.c.epoch, leases.c.note, is_over).where(leases.c.name == name)
-            known = connection.execute(asked).first()
-            if known is not None and not known.is_over and not at_once:
-                return None
-            epoch, note = (1, None) if known is None else (known.epoch + 1, known.note)
-            taken = {"holder": holder, "epoch": epoch, "until": ends_in(connection, seconds)}
-            added = self._database.insert(leases).values(name=name, note=None, **taken)
-            connection.execute(added.on_conflict_do_update(index_elements=["name"], set_=taken))
-        return HeldLease(name, holder, epoch, note)
+            taken = {"holder": holder, "until": ends_in(connection, seconds)}
+            added = self._database.insert(leases).values(name=name, epoch=1, note=None, **taken)
+            changed = added.on_conflict_do_update(
+                index_elements=["name"],
+                set_={**taken, "epoch": leases.c.epoch + 1},
+                where=None if at_once else leases.c.until <= now_of(connection),
+            )
+            row = connection.execute(changed.returning(leases.c.epoch, leases.c.note)).first()
+        return None if row is None else HeldLease(name, holder, row.epoch, row.note)
 
     def renew_lease(self, lease: HeldLease, seconds: float, note: int | None = None) -> bool:
         return self._change_lease(lease, seconds, note)
@@ -42,7 +55,7 @@ class LeasesPart(CatalogPart):
     def _change_lease(self, lease: HeldLease, seconds: float, note: int | None) -> bool:
         """Set the end of a lease, unless somebody has taken it; return whether it was set."""
         noted = {} if note is None else {"note": note}
-        with self._database.write(durable=True) as connection:
+        with self._database.statement() as connection:
             until = ends_in(connection, seconds)
             same = (leases.c.name == lease.name, leases.c.holder == lease.holder, leases.c.epoch == lease.epoch)
             return bool(connection.execute(update(leases).where(*same).values(until=until, **noted)).rowcount)
@@ -68,3 +81,24 @@ class LeasesPart(CatalogPart):
         view = copy(self)
         view._database = self._database.also_requiring(require_held)
         return view
+
+
+class LeasesAlone(LeasesPart):
+    """The leases of a catalog that is not open. A schema that is there stays as it is: another process may use it."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(Database(url, upgrades=False))
+        self._is_made = False
+
+    def lease_holder(self, name: str) -> str | None:
+        if not self._is_made:
+            self._database.upgrade(only_new=True)
+            self._is_made = True
+        try:
+            return super().lease_holder(name)
+        except ProgrammingError as error:
+            self._is_made = False
+            raise CatalogError(f"the catalog {self._database.place} has been replaced by a new one") from error
+
+    def close(self) -> None:
+        self._database.close()

@@ -7,6 +7,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, select, update
 
 from adapters.sql_catalog.database_clock import now_of
+from adapters.sql_catalog.locks import taken
+from adapters.sql_catalog.parts.leases import holder_of
 from adapters.sql_catalog.parts.part import CatalogPart
 from adapters.sql_catalog.schema.bounded_types import AnyText
 from adapters.sql_catalog.schema.catalog_tables import (
@@ -19,6 +21,7 @@ from adapters.sql_catalog.schema.catalog_tables import (
 from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import ALONE, JournalIdentity, Publication
+from app.ports import ACTIVE
 from app.ports.catalog.shared_journal import ArchivedJournal, ReceivingJournal
 
 _joined, _times, _marks, _expirations = receiving_journals, receiving_time, receiving_marks, expirations
@@ -41,6 +44,9 @@ class SharedJournalPart(CatalogPart):
             self._database.lock.take()
             ending.callback(self._database.lock.release)
             connection = ending.enter_context(self._database.write(durable=True))
+            # One beside which another one stands by has a lease instead. It asks for receivers after it has taken that.
+            if (active := holder_of(connection, ACTIVE)) is not None:
+                raise taken(self._database.place, f" ({active})")
             shared = self._continued(connection, archived)
             now = now_of(connection)
             opened: dict[str, Any] = {"receiver": receiver, "opened_at": now, "seen_at": now}

@@ -9,7 +9,7 @@ from app.ports.catalog.deliveries import DeliveryCatalog
 from app.ports.catalog.events import EventCatalog
 from app.ports.catalog.finishing import FinishingCatalog
 from app.ports.catalog.keys import KeyCatalog
-from app.ports.catalog.leases import HeldLease, LeaseCatalog
+from app.ports.catalog.leases import HeldLease, LeaseCatalog, OpenLeases
 from app.ports.catalog.listing import ListingCatalog
 from app.ports.catalog.pipeline import Packed, PipelineCatalog
 from app.ports.catalog.quarantine import QuarantineCatalog
@@ -63,6 +63,13 @@ class CatalogPlugin(Protocol):
 
     def database(self, url: str) -> CatalogDatabase:
         """Return the database at a SQLAlchemy URL, whether a catalog can be opened in it or not."""
+
+    def leases(self, url: str) -> OpenLeases:
+        """Return the leases of the catalog at a SQLAlchemy URL, without opening it; nothing is connected yet.
+
+        A schema that is there stays as it is, since another process may use it; where there is none, the first question
+        makes it. Calls raise GatewayError if a newer version has made it.
+        """
 
     def pack(self, packing: str, checkpoint: Checkpoint) -> Packed:
         """Return the rows of a checkpoint in a form that a catalog has asked for (`PipelineCatalog.packing`).

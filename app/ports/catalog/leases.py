@@ -1,6 +1,9 @@
 """Leases: which process does what only one may do at a time."""
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
+
+ACTIVE: Final = "active"
+"""The lease of the gateway that receives alone, where another one stands by."""
 
 
 class HeldLease(NamedTuple):
@@ -20,6 +23,9 @@ class LeaseCatalog(Protocol):
     earlier. What it writes all the same is refused (`Catalog.under`).
     """
 
+    def lease_holder(self, name: str) -> str | None:
+        """Return the process that has a lease; None if it has ended, or nobody has taken it yet."""
+
     def take_lease(self, name: str, holder: str, seconds: float, *, at_once: bool = False) -> HeldLease | None:
         """Take a lease for some seconds. Return None if another holder's has not ended; `at_once` takes it from that
         one."""
@@ -30,3 +36,10 @@ class LeaseCatalog(Protocol):
 
     def release_lease(self, lease: HeldLease, note: int | None = None) -> None:
         """End a lease now, unless somebody has taken it since, and leave a note, if there is one."""
+
+
+class OpenLeases(LeaseCatalog, Protocol):
+    """Leases without the rest of the catalog."""
+
+    def close(self) -> None:
+        """Close the database."""

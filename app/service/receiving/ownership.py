@@ -28,7 +28,7 @@ def claim(context: ReceiverContext) -> None:
     have joined it: what they have published is not in this journal.
     """
     catalog, journal = context.catalog, context.journal
-    if context.settings.standby is None:  # otherwise its lock may be held by a gateway that is paused
+    if context.settings.standby is None:  # otherwise a lease decides: a gateway that is paused may hold the lock
         catalog.lock()
     if joined := catalog.receiving_journals():
         raise GatewayError(
@@ -93,14 +93,9 @@ def keep_lock(context: ReceiverContext, stop: Event) -> None:
     Raises CatalogTaken when another gateway has taken over. While the database cannot be reached, checks are repeated.
     """
     fault = Recurring(log, "catalog_lock")
-    standby = context.settings.standby
-    seconds = LOCK_SECONDS if standby is None else standby.retry.total_seconds()
-    while not stop.wait(seconds):
+    while not stop.wait(LOCK_SECONDS):
         try:
-            if standby is None:
-                context.catalog.lock()
-            else:
-                _require_bound(context)
+            context.catalog.lock()
         except CatalogTaken as error:
             if context.catalog.journal_identity() != context.journal.identity():
                 raise
@@ -109,11 +104,6 @@ def keep_lock(context: ReceiverContext, stop: Event) -> None:
             fault.failed(error)
         else:
             fault.worked()
-
-
-def _require_bound(context: ReceiverContext) -> None:
-    if (bound := context.catalog.journal_identity()) != context.journal.identity():
-        raise CatalogTaken(f"another gateway has taken over the catalog: it is bound to {bound}")
 
 
 def _spoken(position: Position) -> str:

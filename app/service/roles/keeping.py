@@ -96,6 +96,11 @@ class KeepingTerm:
         for worker in self.workers:
             worker.start()
 
+    def give_up(self, why: str) -> None:
+        """Have all threads stop: the lease is lost."""
+        del why
+        self.stop.set()
+
     def end(self, longest: float | None = None) -> None:
         """Stop all threads, and wait for each, at most some seconds if `longest` is given."""
         self.stop.set()

@@ -108,8 +108,9 @@ class OwnReceiving:
             every(UPKEEP_SECONDS, "seal", partial(seal_old_segment, context)),
             every(UPKEEP_SECONDS, "retire", self._upkeep.retire_segments),
             every(1.0, "heal", self._healer.step),
-            Worker("lock", self._keep_lock),
         ]
+        if context.settings.standby is None:  # otherwise the lease is watched
+            self._own_workers.append(Worker("lock", self._keep_lock))
         if context.settings.is_catalog_shared:  # other processes may request replays
             self._own_workers.append(every(REPLAY_SECONDS, "replay", self.replayer.carry_out))
         if self._archiver is not None:

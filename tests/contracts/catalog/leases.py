@@ -17,11 +17,14 @@ class Leases:
     def test_a_lease_is_of_one_holder_until_it_ends_or_is_released(self, catalog: Catalog) -> None:
         first = catalog.take_lease("keep", "one", LONG)
         assert first == HeldLease("keep", "one", 1, None)
+        assert catalog.lease_holder("keep") == "one"
+        assert catalog.lease_holder("other") is None
         assert catalog.take_lease("keep", "two", LONG) is None
         assert catalog.take_lease("keep", "one", LONG) is None  # a process takes a lease once, and renews it
         assert catalog.take_lease("other", "two", LONG) == HeldLease("other", "two", 1, None)
         assert catalog.renew_lease(first, LONG, 17)
         catalog.release_lease(first)
+        assert catalog.lease_holder("keep") is None
         second = catalog.take_lease("keep", "two", LONG)
         assert second == HeldLease("keep", "two", 2, 17)
         assert not catalog.renew_lease(first, LONG, 99)

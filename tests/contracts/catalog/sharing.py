@@ -2,10 +2,10 @@
 
 import pytest
 
-from app.model.errors import GatewayError
+from app.model.errors import CatalogTaken, GatewayError
 from app.model.message import Position
 from app.model.records import ALONE, Checkpoint, JournalIdentity, Publication, ReceivingMark
-from app.ports import ArchivedJournal, Catalog
+from app.ports import ACTIVE, ArchivedJournal, Catalog
 from tests.contracts.catalog.records import attachment, keep
 
 SHARED, FIRST, SECOND = (JournalIdentity(letter * 32, 1) for letter in "abc")
@@ -41,6 +41,15 @@ class Sharing:
         catalog.record_published(Publication(FIRST.id, 3, at(1)))
         joined(catalog, FIRST._replace(epoch=2))
         assert published(catalog) == {FIRST.id: 3, SECOND.id: 0}
+
+    def test_no_receiver_joins_while_a_gateway_beside_which_another_stands_by_is_active(self, catalog: Catalog) -> None:
+        active = catalog.take_lease(ACTIVE, "one", 3600.0)
+        assert active is not None
+        with pytest.raises(CatalogTaken, match=r"another gateway \(one\) is running with the catalog"):
+            joined(catalog, FIRST)
+        assert catalog.receiving_journals() == []
+        catalog.release_lease(active)
+        joined(catalog, FIRST)
 
     def test_each_number_is_recorded_once_and_in_order(self, catalog: Catalog) -> None:
         joined(catalog, FIRST, SECOND)

@@ -18,9 +18,9 @@ def configuration(connection: Connection) -> Config:
     return config
 
 
-def upgrade(connection: Connection, place: str) -> None:
-    """Migrate the schema of the catalog in a place to its newest revision, in the caller's transaction. Raises
-    GatewayError when it is newer than this program."""
+def upgrade(connection: Connection, place: str, *, only_new: bool = False) -> None:
+    """Migrate the schema of the catalog in a place to its newest revision, in the caller's transaction; with `only_new`
+    only if there is none yet. Raises GatewayError when it is newer than this program."""
     config = configuration(connection)
     script = ScriptDirectory.from_config(config)
     known = {each.revision for each in script.walk_revisions()}
@@ -32,4 +32,5 @@ def upgrade(connection: Connection, place: str) -> None:
             "restore a backup that it has made, or run `attachment-gateway rebuild`: it makes a catalog of this "
             "version from the journal and the records"
         )
-    command.upgrade(config, "head")
+    if not (there and only_new):
+        command.upgrade(config, "head")
