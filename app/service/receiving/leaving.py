@@ -121,7 +121,7 @@ class Leaving:
         if ending.is_running:
             return
         if ending.is_done and self._catalog.leave(ending.of.id, if_asked=True):
-            log.warning("receiver_replaced", journal=ending.of.id, receiver=ending.of.receiver)
+            log.info("receiver_left", journal=ending.of.id, receiver=ending.of.receiver)
         self._ending = None
         self._release()
 

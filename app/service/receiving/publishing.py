@@ -119,7 +119,7 @@ class Publisher:
             self._catalog.leave(self._own.id, keeps_sessions=not for_good)
         if for_good:
             self.has_left = True
-            log.info("receiver_left", journal=self._own.id)
+            log.info("receiver_left", journal=self._own.id, receiver=self._context.instance)
 
     def place(self, position: int) -> Reached | None:
         """Return what a packed position of the own journal means for the shared one; None while the shared one does not
