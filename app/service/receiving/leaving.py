@@ -95,7 +95,7 @@ class Leaving:
         """Empty and end the own sessions, once the receivers have ended."""
         if not self.is_asked:
             self.is_asked = True
-            log.info("receiver_leaving", journal=self._own)
+            log.info("leaving_begun", journal=self._own)
             self._receiving_ends.set()
         ending = self._ending
         if ending is not None and ending.of.id != self._own:  # another receiver goes on with it
@@ -137,7 +137,7 @@ class Leaving:
         for source, name in found.sessions.items():
             if (session := self._receivers[source].session(name)) is not None:
                 sessions.append((session, self._intake(source)))
-                log.info("session_ending", source=source, session=name, receiver=found.receiver)
+                log.info("session_end_begun", source=source, session=name, receiver=found.receiver)
         return _Ending(found, sessions)
 
     def _release(self) -> None:
