@@ -226,8 +226,8 @@ class MqttReceiver:
     def _end_session(self, client: MqttClient) -> None:
         """End the session of a connection, which is empty. Raises BrokerError.
 
-        MQTT 3.1.1 needs another connection for it. Only there, somebody who comes back to the session between the last
-        turn of this one and that connection, some milliseconds, could lose what the broker gave him in them.
+        MQTT 3.1.1 needs another connection for it. Only there, a client that comes back to the session in the moment
+        between the last turn of this connection and that one can lose what the broker gives it then.
         """
         if client.is_5:
             client.close(ends_session=True)

@@ -13,9 +13,11 @@ the catalog has the request.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from threading import Event
 from typing import Final
 
+from app.model.errors import GatewayError
 from app.observe import logger
 from app.ports import HeldLease, Intake, Receiver, Session
 from app.ports.catalog.shared_journal import ReceivingJournal
@@ -89,7 +91,8 @@ class Leaving:
         if (ending := self._ending) is not None:
             ending.stop.set()
             ending.join()
-        self._release()
+        with suppress(GatewayError):  # it ends by itself
+            self._release()
 
     def _leave(self, own: ReceivingJournal | None) -> None:
         """Empty and end the own sessions, once the receivers have ended."""
