@@ -255,3 +255,23 @@ class KeepingTransportContract(TransportContract):
         kept = Collector()
         with receiving(line.receiver(), kept):
             kept.wait_for(10)
+
+    def test_an_owner_that_comes_back_while_its_session_is_ended_loses_nothing(self, line: Line) -> None:
+        line.open_session()
+        line.sender().send([message(number) for number in range(30)])
+        owner, slow, own = line.receiver(), Collector(durable_at_once=False), Collector()
+        if (session := line.receiver().session()) is None:
+            return
+        stop, ended = threading.Event(), list[bool]()
+        thread = threading.Thread(target=lambda: ended.append(session.end(slow, stop)))
+        thread.start()
+        slow.wait_for(1)
+        with receiving(owner, own):
+            own.wait_for(30)
+            slow.release()
+            line.sender().send([message(99)])
+            own.wait_for(31)
+            stop.set()
+            thread.join(10)
+        assert ended == [False]
+        assert sorted(own.bodies()) == sorted(bytes(message(number).body) for number in (*range(30), 99))
