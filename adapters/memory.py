@@ -89,6 +89,10 @@ class MemoryReceiver:
         del newest
         return False
 
+    def session(self, name: str | None = None) -> None:
+        """Return None: the queue keeps the messages, for whoever takes them."""
+        del name
+
     def run(self, intake: Intake, stop: StopSignal) -> None:
         unacknowledged: dict[int, list[PhysicalMessage]] = {}
         self._since = time_ns() // 1000

@@ -42,6 +42,10 @@ class MqReceiver:
         del newest
         return False
 
+    def session(self, name: str | None = None) -> None:
+        """Return None: the queue keeps the messages, for whoever gets them."""
+        del name
+
     def run(self, intake: Intake, stop: StopSignal) -> None:
         ending = StopSignal()
         with ThreadPoolExecutor(len(self._workers), thread_name_prefix=f"receive {self._name}") as pool:

@@ -215,10 +215,14 @@ class MqttClient(paho.Client):
         self.received.add(mid)
         self._send_pubrel(mid)
 
-    def close(self, why: str = "closed") -> None:
-        """End the connection, with a DISCONNECT if it is still open."""
+    def close(self, why: str = "closed", *, ends_session: bool = False) -> None:
+        """End the connection, with a DISCONNECT if it is still open. That `ends_session` only with MQTT 5, and only if
+        no other client has taken the session over."""
         if self._sock is not None:
-            self.disconnect()
+            properties = Properties(PacketTypes.DISCONNECT) if ends_session else None  # type: ignore[no-untyped-call]
+            if properties is not None:
+                properties.SessionExpiryInterval = 0
+            self.disconnect(properties=properties)
             self._sock_close()
             self.lost = why
 

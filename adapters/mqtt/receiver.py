@@ -8,6 +8,9 @@ A client identifier belongs to one connection: a broker ends the older one, and 
 same identifier would end each other's connection for ever. So a client whose session is taken over waits long, and logs
 why. A broker that does not report it is suspected of it when connections are soon lost again and again, without a
 reason code, while the broker keeps listening. A broker that restarts does not listen for a moment.
+
+The session of a receiver that has gone for good is ended by the same loop (`MqttSession`), which then unsubscribes
+instead, and ends the session when it is empty (`adapters.mqtt.emptying`).
 """
 
 import select
@@ -27,6 +30,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from adapters.connections import Backoff, ConnectionState, now
 from adapters.mqtt.client import FAILURE, SESSION_TAKEN_OVER, Arrival, Connack, MqttClient
+from adapters.mqtt.emptying import Emptying
 from adapters.mqtt.mqtt_connect import BrokerError, Connector
 from adapters.mqtt.qos2_seen import Delivery, FirstCopy, SeenMessages
 from adapters.mqtt.settings import SourceSettings
@@ -41,6 +45,8 @@ _IDLE = 0.1
 _STEADY_AFTER = 10.0
 _TAKEN_OVER_PAUSE, _LONGEST_TAKEN_OVER_PAUSE = 5.0, 300.0
 _STEADY_AFTER_TAKE_OVER = 2 * _LONGEST_TAKEN_OVER_PAUSE
+_ENDING_EXPIRY = 86400
+"""How many seconds the broker keeps a session that is being ended, if the source asks for none by now."""
 _SUSPECTED_PAUSE = 0.3
 """The least pause while another client may use the same identifier, however much the connections before have done."""
 _SOON_LOST = 3
@@ -69,10 +75,11 @@ Acknowledgement = tuple[int, int]
 
 
 class MqttReceiver:
-    """`app.ports.Receiver` for MQTT."""
+    """`app.ports.Receiver` for MQTT. One that `is_ending` ends its session instead."""
 
-    def __init__(self, name: str, framing: FramingTraits, settings: SourceSettings) -> None:
+    def __init__(self, name: str, framing: FramingTraits, settings: SourceSettings, *, is_ending: bool = False) -> None:
         self._name, self._framing, self._settings = name, framing, settings
+        self._is_ending = is_ending
         self._connector = Connector(
             settings,
             settings.client_id or f"attachment-gateway-{name}",
@@ -111,7 +118,24 @@ class MqttReceiver:
         warning = {"warning": _SHARED_RULE.format(topics=", ".join(self._shared))} if self._warns_of_others else {}
         return {**status, **warning}
 
+    @property
+    def client_id(self) -> str:
+        return self._connector.client_id
+
+    def session(self, name: str | None = None) -> "MqttSession | None":
+        """Return the session of this client identifier, or of the one that is given; None if the broker keeps none."""
+        expiry = self._settings.session_expiry
+        if name is None and not expiry:
+            return None
+        changes = {"client_id": name or self.client_id, "session_expiry": expiry or _ENDING_EXPIRY}
+        settings = self._settings.model_copy(update=changes)
+        return MqttSession(MqttReceiver(self._name, self._framing, settings, is_ending=True))
+
     def run(self, intake: Intake, stop: StopSignal) -> None:
+        self.run_until_ended(intake, stop)
+
+    def run_until_ended(self, intake: Intake, stop: StopSignal) -> bool:
+        """Do what `run` does, and return whether the session was ended."""
         self._warns_of_others = bool(self._shared) and not intake.has_others
         if self._warns_of_others:
             self._log.warning("subscription_shared", topics=self._shared, rule=_SHARED_RULE.format(topics="its topic"))
@@ -119,10 +143,11 @@ class MqttReceiver:
         is_resumed = self._resumed is not None
         self._seen, self._resumed = self._resumed or SeenMessages(), None
         self._gap = None if is_resumed else "the source begins to receive"
+        has_ended = False
         with _WakeupSocket() as wakeup:
-            while not stop.is_set():
+            while not stop.is_set() and not has_ended:
                 try:
-                    self._connection(intake, stop, wakeup)
+                    has_ended = self._connection(intake, stop, wakeup)
                 except BrokerError as error:
                     if self._state.has_lasted(self._steady_after):
                         self._recovered()
@@ -132,8 +157,9 @@ class MqttReceiver:
                         self._gap = "another client had the session of the source, and may have received messages"
                         self._backoff.wait(stop, least=_TAKEN_OVER_PAUSE, longest=_LONGEST_TAKEN_OVER_PAUSE)
                     else:
-                        self._backoff.wait(stop, least=_SUSPECTED_PAUSE if self._soon_lost >= _SOON_LOST else 0.0)
+                        self._backoff.wait(stop, least=self._least_pause())
         self._state.closed()
+        return has_ended
 
     def resume(self, newest: Iterator[PhysicalMessage]) -> bool:
         """Take note of the newest deliveries of this session in the journal. Return False if the broker's identifiers
@@ -152,14 +178,27 @@ class MqttReceiver:
         self._resumed = taken if found and taken.is_ascending else None
         return self._resumed is not None
 
-    def _connection(self, intake: Intake, stop: StopSignal, wakeup: "_WakeupSocket") -> None:
-        """Run one connection from start to end. Raises BrokerError when it ends before `stop` is set."""
+    def _least_pause(self) -> float:
+        """Return the least pause after a connection was lost without a reason. If a session is being ended, its owner
+        may be back, and must have time to say so."""
+        if self._is_ending:
+            return _TAKEN_OVER_PAUSE
+        return _SUSPECTED_PAUSE if self._soon_lost >= _SOON_LOST else 0.0
+
+    def _connection(self, intake: Intake, stop: StopSignal, wakeup: "_WakeupSocket") -> bool:
+        """Run one connection from start to end. Return whether it has ended its session. Raises BrokerError when it
+        ends before `stop` is set."""
         self._state.attempt()
         client, connack = self._connector.open()
         self._unacknowledged = 0
         self._repeated.clear()
         try:
-            self._subscribe(client, connack)
+            self._continue_session(client, connack)
+            emptying: Emptying | None = None
+            if self._is_ending:
+                emptying = Emptying(client, self._settings.topic, partial(self._opened, client, connack))
+            else:
+                self._subscribe(client, connack)
             more = False
             while not stop.is_set():
                 more = client.turn(0 if more else _IDLE, wakeup.readable)
@@ -170,6 +209,10 @@ class MqttReceiver:
                     raise BrokerError(client.lost, client.lost_code)
                 if self._state.has_failed and self._state.has_lasted(self._steady_after):
                     self._recovered()
+                has_come = bool(arrivals or self._unacknowledged)
+                if emptying is not None and emptying.is_over(has_come=has_come):
+                    self._end_session(client)
+                    return True
 
             # To avoid duplicates, wait a short time for messages that are being written to disk.
             deadline = time.monotonic() + _LAST_WAIT_SECONDS
@@ -178,10 +221,22 @@ class MqttReceiver:
                 self._acknowledge_durable(client, wakeup)
         finally:
             client.close()
+        return False
 
-    def _subscribe(self, client: MqttClient, connack: Connack) -> None:
-        """Subscribe to the topics, on every connection: the broker may have lost the session, or topics may be new."""
-        settings = self._settings
+    def _end_session(self, client: MqttClient) -> None:
+        """End the session of a connection, which is empty. Raises BrokerError.
+
+        MQTT 3.1.1 needs another connection for it. Only there, a client that comes back to the session in the moment
+        between the last turn of this connection and that one can lose what the broker gives it then.
+        """
+        if client.is_5:
+            client.close(ends_session=True)
+        else:
+            self._connector.open(clean=True)[0].close()
+        self._log.info("session_ended", client_id=self.client_id)
+
+    def _continue_session(self, client: MqttClient, connack: Connack) -> None:
+        """Find out what the broker has kept since the last connection."""
         if self._has_session and not connack.session_present:
             self._log.warning("session_lost", effect="messages that the broker held for this source are lost")
         if connack.session_present:
@@ -191,27 +246,34 @@ class MqttReceiver:
             self._gap = self._gap or "the broker has no session of the source: what it held is lost"
         if self._has_qos_0:
             self._gap = self._gap or _QOS_0_LOST
-        self._has_session = settings.session_expiry > 0
+        self._has_session = self._settings.session_expiry > 0
         client.on_release = self._seen.release
+
+    def _subscribe(self, client: MqttClient, connack: Connack) -> None:
+        """Subscribe to the topics, on every connection: the broker may have lost the session, or topics may be new."""
+        settings = self._settings
         client.on_subscribe = partial(self._subscribed, connack)
         retain_handling = _SEND_RETAINED_IF_NEW if settings.retained == "accept" else _NEVER_SEND_RETAINED
         options: Any = SubscribeOptions(settings.qos, retainHandling=retain_handling) if client.is_5 else settings.qos
         client.subscribe([(topic, options) for topic in settings.topic])
 
     def _subscribed(self, connack: Connack, client: Any, _: object, __: int, granted: list[Any], ___: object) -> None:
-        version = "5" if client.is_5 else "3.1.1"
         refused = [topic for topic, code in zip(self._settings.topic, granted, strict=False) if code.value >= FAILURE]
         if refused:
             client.close(f"the broker refused the subscription to {', '.join(refused)}")
             return
-        self._state.opened(version=version)
-        if not self._has_logged_connection:
-            self._has_logged_connection = True
-            self._log.info("connection_opened", version=version, session_present=connack.session_present)
+        self._opened(client, connack)
         if any(code.value == 0 for code in granted):
             self._has_qos_0 = True
             self._gap = self._gap or _QOS_0_LOST
             self._warn_once("qos_0_granted", "the broker drops messages that it cannot deliver at once")
+
+    def _opened(self, client: MqttClient, connack: Connack) -> None:
+        version = "5" if client.is_5 else "3.1.1"
+        self._state.opened(version=version)
+        if not self._has_logged_connection:
+            self._has_logged_connection = True
+            self._log.info("connection_opened", version=version, session_present=connack.session_present)
 
     def _hand_over(self, client: MqttClient, arrivals: list[Arrival], intake: Intake, wakeup: "_WakeupSocket") -> None:
         at = now()
@@ -351,6 +413,14 @@ class MqttReceiver:
         if event not in self._warned:
             self._warned.add(event)
             self._log.warning(event, effect=effect)
+
+
+class MqttSession:
+    """`app.ports.Session` for MQTT: the session of a client identifier, by a receiver that ends it."""
+
+    def __init__(self, ending: MqttReceiver) -> None:
+        self.name = ending.client_id
+        self.end = ending.run_until_ended
 
 
 def _delivery_properties(gap: str | None, delivery: Delivery | None) -> dict[str, str]:

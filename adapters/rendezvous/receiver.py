@@ -134,6 +134,10 @@ class RendezvousReceiver:
         del newest
         return False
 
+    def session(self, name: str | None = None) -> None:
+        """Return None: a daemon keeps nothing."""
+        del name
+
     def run(self, intake: Intake, stop: StopSignal) -> None:
         self._buffer = ReceiveBuffer(self._settings.buffer)
         handing = Thread(target=self._hand_over, args=(intake,), name=f"{self._name}-hand-over", daemon=True)

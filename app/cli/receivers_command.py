@@ -1,4 +1,4 @@
-"""Commands for receivers that share a journal: which there are, and forgetting one that does not come back."""
+"""Commands for receivers that share a journal: which there are, and having one leave, or forgetting it."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from app.cli.list_commands import Json
 from app.cli.rest_client import DEFAULT_URL, Url, connect
 from app.cli.terminal import err, print_json, time
 
-receivers = typer.Typer(no_args_is_help=True, help="Show receivers that share a journal, and forget one.")
+receivers = typer.Typer(no_args_is_help=True, help="Show receivers that share a journal, have one leave, or forget it.")
 
 Journal = Annotated[str, typer.Argument(metavar="JOURNAL", help="The identifier of its own journal.")]
 
@@ -20,7 +20,7 @@ _RECEIVERS = (
     *numbers("Published"),
     ListColumn("Opened", order=2),
     ListColumn("Seen"),
-    ListColumn("", order=1),
+    ListColumn("State", order=1),
 )
 
 
@@ -34,10 +34,21 @@ def list_receivers(*, as_json: Json = False, url: Url = DEFAULT_URL) -> None:
     grid = ListTable(_RECEIVERS)
     for item in found:
         times = time(item["opened_at"]), time(item["seen_at"])
-        away = "[yellow]away[/]" if item["away"] else ""
-        grid.add_row(escape(item["id"]), escape(item["receiver"]), str(item["published"]), *times, away)
+        state = item["state"] if item["state"] == "receiving" else f"[yellow]{item['state']}[/]"
+        grid.add_row(escape(item["id"]), escape(item["receiver"]), str(item["published"]), *times, state)
     print_list(grid, "no receivers share a journal")
     return None
+
+
+@receivers.command()
+def leave(journal: Journal, url: Url = DEFAULT_URL) -> None:
+    """Have a receiver leave for good: it is listed until brokers keep nothing for it and all it has is published.
+
+    For a receiver that is away, another one takes what brokers keep for it.
+    """
+    with connect(url) as client:
+        client.request("POST", f"receivers/{journal}/leave")
+    err.print(f"the receiver with the journal {escape(journal)} leaves", highlight=False)
 
 
 @receivers.command()

@@ -23,7 +23,7 @@ SCOPES: dict[Scope, str] = {
     Scope.DELETE: "delete attachments, messages and deliveries",
     Scope.OPERATE: "replay and dismiss quarantined messages, cancel deliveries and send them again, see webhooks and "
     "send their events again",
-    Scope.ADMIN: "all of these, read the audit log, and see and forget receivers",
+    Scope.ADMIN: "all of these, read the audit log, and see receivers, have them leave and forget them",
 }
 """What each scope allows, for people."""
 

@@ -54,7 +54,7 @@ from app.ports.table_store import (
     TableStorePlugin,
     TableVersion,
 )
-from app.ports.transport import DeliveryProgress, Intake, Receiver, Sender, SendFailed, TransportPlugin
+from app.ports.transport import DeliveryProgress, Intake, Receiver, Sender, SendFailed, Session, TransportPlugin
 
 __all__ = [
     "ACTIVE",
@@ -106,6 +106,7 @@ __all__ = [
     "SendFailed",
     "Sender",
     "Sending",
+    "Session",
     "Sort",
     "Span",
     "SpanExporter",

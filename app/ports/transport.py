@@ -33,6 +33,22 @@ class Intake(Protocol):
         journal and to quarantine, never to assembly."""
 
 
+class Session(Protocol):
+    """What a broker keeps for one receiver alone, whether that is connected or not."""
+
+    @property
+    def name(self) -> str:
+        """The name by which the broker knows it."""
+
+    def end(self, intake: Intake, stop: StopSignal) -> bool:
+        """Take all that the broker has for this session and give it nothing new, until it is empty; then end it there.
+        Connect again after failures until `stop` is set. Work in the caller's thread.
+
+        Nothing else may run in the session, but a receiver may come back to it at any time. Then the broker ends this
+        connection, or that one, and nothing is lost. Return whether the session was ended.
+        """
+
+
 class Receiver(Protocol):
     """One source's connection to its broker."""
 
@@ -47,6 +63,10 @@ class Receiver(Protocol):
         nothing is missing behind them, and that none of them is submitted again, or set `GAP` otherwise. If so,
         attachments that they began are continued.
         """
+
+    def session(self, name: str | None = None) -> Session | None:
+        """Return the session in which the broker keeps messages for this receiver alone; with a name, that of another
+        receiver of the same source. Return None if the broker gives others what this receiver does not acknowledge."""
 
     def status(self) -> dict[str, Any]:
         """Return the state of the connection, for health checks and people.

@@ -7,7 +7,7 @@ Each process has all parts, and runs those of its roles (`settings.roles`):
 | `receive` | `receive NAME`, `journal`, `journal ahead`, `assemble` and `finish` (with Spark: `listen`) |
 | `receive` | `receiving time`, `seal`, `retire`, `archive`, `heal`, `replay`, `lock` |
 | `receive`, as one of several | `receive NAME`, `journal`, `journal ahead`, `publish` |
-| `receive`, as one of several | `receiving time`, `seal`, `retire`, `replay` |
+| `receive`, as one of several | `receiving time`, `seal`, `retire`, `replay`, `leave`; and `end sessions` |
 | `serve` | `send NAME`, `claims NAME`; and REST, which `app.main` runs |
 | `keep` | `keeper`, `keeper watch` |
 | `keep`, with the lease | `record`, `settle`, `sweep`, `uploads`, `abandoned uploads`, `tables` |

@@ -70,13 +70,20 @@ class Stream:
         writer = JournalWriter(context, self.backlog, assembly.put)
 
         def receive(name: str, receiver: Receiver) -> None:
-            named = context.settings.named(name)
-            intake: Intake = self.intake if named == name else NamingIntake(self.intake, named)
-            receiver.run(self.times.intake(name, intake), stop)
+            receiver.run(self.times.intake(name, self.intake_of(name)), stop)
 
         self._receiving = [Worker(f"receive {name}", partial(receive, name, each)) for name, each in receivers.items()]
         self._writing = [Worker(name, writer.run) for name in ("journal", "journal ahead")]
         self.workers = [*self._writing, *self.assembly.workers, *self._receiving]
+
+    def intake_of(self, source: str) -> Intake:
+        """Return the intake of a source."""
+        named = self._context.settings.named(source)
+        return self.intake if named == source else NamingIntake(self.intake, named)
+
+    def receives(self) -> bool:
+        """Tell whether a receiver runs."""
+        return any(each.alive for each in self._receiving)
 
     def recover(self) -> None:
         """Do the work that an earlier process left. Call it before `start`."""

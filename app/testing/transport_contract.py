@@ -144,6 +144,13 @@ class TransportContract:
             collector.wait_for(1000)
         assert [as_sent(received) for received in collector.messages] == [m._replace(properties={}) for m in sent]
 
+    def test_the_session_of_another_receiver_is_found_by_its_name(self, line: Line) -> None:
+        if (own := line.receiver().session()) is None:  # the broker keeps nothing for a receiver alone
+            return
+        other = line.receiver().session(f"{own.name}-2")
+        assert other is not None
+        assert other.name == f"{own.name}-2"
+
 
 class KeepingTransportContract(TransportContract):
     """The additional contract of a transport whose broker holds messages until they are acknowledged."""
@@ -208,3 +215,63 @@ class KeepingTransportContract(TransportContract):
         with receiving(line.receiver(), collector):
             collector.wait_for(200)
         assert len(set(collector.bodies())) == 200
+
+    def test_who_goes_for_good_leaves_nothing_behind(self, line: Line) -> None:
+        """Another one takes what it had not acknowledged and what came since. Its session then has no more."""
+        line.open_session()
+        sender, gone, kept, later = line.sender(), Collector(durable_at_once=False), Collector(), Collector()
+        receiver, other = line.receiver(), line.receiver()
+        sender.send([message(number) for number in range(10)])
+        with receiving(receiver, gone):
+            gone.wait_for(10)
+        sender.send([message(number) for number in range(10, 50)])
+        if (own := receiver.session()) is None:
+            with receiving(other, kept):
+                kept.wait_for(50)
+                until(lambda: not other.status().get("unacknowledged"))
+        else:
+            session = other.session(own.name)
+            assert session is not None
+            assert session.end(kept, threading.Event())
+        assert sorted(kept.bodies()) == sorted(bytes(message(number).body) for number in range(50))
+        with receiving(line.receiver(), later):
+            sender.send([message(99)])
+            later.wait_for(1)
+        assert later.bodies() == [message(99).body]
+
+    def test_ending_a_session_waits_until_all_is_durable(self, line: Line) -> None:
+        line.open_session()
+        line.sender().send([message(number) for number in range(10)])
+        if (session := line.receiver().session()) is None:
+            return
+        stop, ended, slow = threading.Event(), list[bool](), Collector(durable_at_once=False)
+        thread = threading.Thread(target=lambda: ended.append(session.end(slow, stop)))
+        thread.start()
+        slow.wait_for(10)
+        sleep(0.5)
+        stop.set()
+        thread.join(10)
+        assert ended == [False]
+        kept = Collector()
+        with receiving(line.receiver(), kept):
+            kept.wait_for(10)
+
+    def test_an_owner_that_comes_back_while_its_session_is_ended_loses_nothing(self, line: Line) -> None:
+        line.open_session()
+        line.sender().send([message(number) for number in range(30)])
+        owner, slow, own = line.receiver(), Collector(durable_at_once=False), Collector()
+        if (session := line.receiver().session()) is None:
+            return
+        stop, ended = threading.Event(), list[bool]()
+        thread = threading.Thread(target=lambda: ended.append(session.end(slow, stop)))
+        thread.start()
+        slow.wait_for(1)
+        with receiving(owner, own):
+            own.wait_for(30)
+            slow.release()
+            line.sender().send([message(99)])
+            own.wait_for(31)
+            stop.set()
+            thread.join(10)
+        assert ended == [False]
+        assert sorted(own.bodies()) == sorted(bytes(message(number).body) for number in (*range(30), 99))

@@ -56,6 +56,10 @@ class Broker:
     def __init__(self, several: Sequence[Sequence[PhysicalMessage]]) -> None:
         self._several = several
 
+    def session(self, name: str | None = None) -> None:
+        """Return None: no broker keeps anything."""
+        del name
+
     def run(self, intake: Intake, stop: Event) -> None:
         """Hand over everything, and end."""
         for messages in self._several:

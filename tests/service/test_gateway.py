@@ -354,6 +354,10 @@ class Buffering:
         del newest
         return False
 
+    def session(self, name: str | None = None) -> None:
+        """Return None: no broker keeps anything."""
+        del name
+
     def run(self, intake: Intake, stop: Event) -> None:
         stop.wait()
         for number in range(50):

@@ -284,10 +284,10 @@ def test_what_a_killed_receiver_without_a_disk_has_left_is_published_by_another_
     sleep(0.01)
     leave, failures = place.catalog.leave, [CatalogError("the database is away")]
 
-    def failing(journal: str) -> bool:
+    def failing(journal: str, **how: bool) -> bool:
         if failures:
             raise failures.pop()
-        return leave(journal)
+        return leave(journal, **how)
 
     monkeypatch.setattr(place.catalog, "leave", failing)
     other.publish()

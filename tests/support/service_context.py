@@ -24,6 +24,10 @@ class Connected:
         del newest
         return False
 
+    def session(self, name: str | None = None) -> None:
+        """Return None: no broker keeps anything."""
+        del name
+
     def run(self, intake: Intake, stop: Event) -> None:
         """Receive nothing."""
 

@@ -45,6 +45,21 @@ def left_in_session(port: int, client_id: str, topic: str, version: Version) -> 
     return len(received)
 
 
+def has_session(port: int, client_id: str) -> bool:
+    """Tell whether the broker has a session of this identifier. It has none afterwards."""
+    client = Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=PROTOCOLS["5"])
+    found: list[bool] = []
+
+    def on_connect(_client: Client, _data: Any, flags: Any, *_: Any) -> None:
+        found.append(flags.session_present)
+        client.disconnect()
+
+    client.on_connect = on_connect
+    client.connect("127.0.0.1", port, clean_start=False)
+    client.loop_forever()
+    return found[0]
+
+
 def _until_subscribed(client: Client, topic: str) -> None:
     def on_connect(*_: Any) -> None:
         client.subscribe(topic, 1)

@@ -76,6 +76,7 @@ class World:
             "word": "not-found",
             "journal": stock.receiver("pod-0", 3600),
         }
+        stock.receiver("pod-1")  # when another one receives, one may leave
         self.identifiers["upload_id"] = self.upload()
         self.identifiers["message_id"] = stock.message([hidden], source=HIDDEN).id
         stock.table("WORK.HIDDEN", "orders", HIDDEN)
@@ -196,7 +197,8 @@ ABOUT_NO_SOURCE = {
 ABOUT_ALL = {
     *("get_pipeline", "list_pipeline_runs"),
     *("metrics", "list_audit", "list_webhooks", "get_webhook", "enable_webhook", "replay_webhook"),
-    *("list_receivers", "forget_receiver", "list_dead_letters", "replay_dead_letters", "delete_dead_letters"),
+    *("list_receivers", "leave_receiver", "forget_receiver"),
+    *("list_dead_letters", "replay_dead_letters", "delete_dead_letters"),
 }
 OF_WHAT_IS_KNOWN = {
     "get_summary",

@@ -1,10 +1,10 @@
 """The journal that receivers share: the order of its segments, and the receivers' own journals."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, or_, select, update
 
 from adapters.sql_catalog.database_clock import now_of
 from adapters.sql_catalog.locks import taken
@@ -22,9 +22,10 @@ from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import ALONE, JournalIdentity, Publication
 from app.ports import ACTIVE
-from app.ports.catalog.shared_journal import ArchivedJournal, ReceivingJournal
+from app.ports.catalog.shared_journal import NO_SESSIONS, ArchivedJournal, ReceivingJournal
 
 _joined, _times, _marks, _expirations = receiving_journals, receiving_time, receiving_marks, expirations
+_IS_PRESENT = or_(_joined.c.has_left.is_(False), _joined.c.sessions.is_not(None))
 
 
 class SharedJournalPart(CatalogPart):
@@ -38,6 +39,7 @@ class SharedJournalPart(CatalogPart):
         archived: ArchivedJournal,
         *,
         in_archive: bool = False,
+        sessions: Mapping[str, str] = NO_SESSIONS,
     ) -> JournalIdentity:
         with ExitStack() as ending:
             # A gateway that receives alone has this lock while it runs, and asks for receivers when it starts.
@@ -50,11 +52,17 @@ class SharedJournalPart(CatalogPart):
             shared = self._continued(connection, archived)
             now = now_of(connection)
             opened: dict[str, Any] = {"receiver": receiver, "opened_at": now, "seen_at": now}
-            opened |= {"in_archive": in_archive, "has_left": False}
+            opened |= {
+                "in_archive": in_archive,
+                "has_left": False,
+                "is_leaving": False,
+                "sessions": {**sessions} or None,
+            }
             if not connection.execute(update(_joined).where(_joined.c.id == own.id).values(opened)).rowcount:
                 # A gateway that received alone has archived its own segments under their own numbers.
                 published = Position.unpack(archived.alone).segment if own.id == shared.id else 0
                 connection.execute(insert(_joined).values(id=own.id, published=published, **opened))
+            _take_sessions(connection, own.id, sessions)
             _count(connection, own.id, sources)
         return shared
 
@@ -80,7 +88,7 @@ class SharedJournalPart(CatalogPart):
             return connection.scalar(select(progress.c.published)) or 0
 
     def receiving_journals(self) -> list[ReceivingJournal]:
-        return self._journals(_joined.c.has_left.is_(False))
+        return self._journals(_IS_PRESENT)
 
     def receiving_journal(self, journal: str) -> ReceivingJournal | None:
         return next(iter(self._journals(_joined.c.id == journal)), None)
@@ -89,7 +97,7 @@ class SharedJournalPart(CatalogPart):
         with self._database.read() as connection:
             silent = now_of(connection) - _joined.c.seen_at
             rows = connection.execute(select(_joined, silent).where(which).order_by(_joined.c.id))
-            return [*map(ReceivingJournal._make, rows)]
+            return [ReceivingJournal._make(row)._replace(sessions=row.sessions or NO_SESSIONS) for row in rows]
 
     def see(self, journal: str) -> None:
         with self._database.write() as connection:
@@ -105,11 +113,31 @@ class SharedJournalPart(CatalogPart):
             is_new = _joined.c.id == origin.journal, _joined.c.published < origin.segment
             connection.execute(update(_joined).where(*is_new).values(published=origin.segment))
 
-    def leave(self, journal: str) -> bool:
+    def ask_to_leave(self, journal: str) -> None:
         with self._database.write(durable=True) as connection:
+            connection.execute(update(_joined).where(_joined.c.id == journal, _IS_PRESENT).values(is_leaving=True))
+
+    def leave(self, journal: str, *, keeps_sessions: bool = False, if_asked: bool = False) -> bool:
+        left: dict[str, Any] = {"has_left": True}
+        if not keeps_sessions:
+            left |= {"is_leaving": False, "sessions": None}
+        which = [_joined.c.id == journal, _joined.c.has_left.is_(False) if keeps_sessions else _IS_PRESENT]
+        if if_asked:
+            which.append(_joined.c.is_leaving.is_(True))
+        with self._database.write(durable=True) as connection:
+            if not connection.execute(update(_joined).where(*which).values(left)).rowcount:
+                return False
             _forget(connection, journal, connection.scalars(select(_times.c.source).distinct()).all())
-            which = _joined.c.id == journal, _joined.c.has_left.is_(False)
-            return bool(connection.execute(update(_joined).where(*which).values(has_left=True)).rowcount)
+            return True
+
+
+def _take_sessions(connection: Connection, journal: str, sessions: Mapping[str, str]) -> None:
+    """Leave no other receiver the sessions that one has now: it has come in the place of that one."""
+    with_some = select(_joined.c.id, _joined.c.sessions).where(_joined.c.id != journal, _joined.c.sessions.is_not(None))
+    for row in connection.execute(with_some).all():
+        kept = dict(row.sessions.items() - sessions.items())
+        if len(kept) < len(row.sessions):
+            connection.execute(update(_joined).where(_joined.c.id == row.id).values(sessions=kept or None))
 
 
 def _count(connection: Connection, journal: str, sources: Collection[str]) -> None:

@@ -89,6 +89,8 @@ receiving_journals = Table(
     Column("seen_at", BigInteger, nullable=False, comment="when it counted its receiving time last"),
     Column("in_archive", Boolean, nullable=False, comment="its segments are in the place of the archive"),
     Column("has_left", Boolean, nullable=False, comment="it does not come back: nothing waits for it"),
+    Column("is_leaving", Boolean, nullable=False, comment="a client has asked for it"),
+    Column("sessions", JSON(none_as_null=True), comment="what brokers keep for it alone, by source"),
     comment="the own journals of receivers that share one",
 )
 
@@ -256,7 +258,7 @@ receiving_marks = Table(
     Column("journal", AnyText, primary_key=True, comment="of the receiver; empty for one that receives alone"),
     Column("source", AnyText, primary_key=True),
     Column("counted", BigInteger, primary_key=True, autoincrement=False),
-    Column("position", BigInteger, nullable=False, comment="all that was journalled when so much had been counted"),
+    Column("position", BigInteger, nullable=False, comment="the end of the journal at that count"),
 )
 
 counting = Table(

@@ -1,12 +1,16 @@
 """The journal that several receivers share: which segments of their own journals it has."""
 
-from collections.abc import Collection
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple, Protocol
 
 from app.model.records import JournalIdentity, Publication
 
 AWAY_SECONDS: Final = 60.0
 """A receiver that has not been seen for so long is away."""
+NO_SESSIONS: Final[Mapping[str, str]] = MappingProxyType({})
+
+ReceiverState = Literal["receiving", "leaving", "away"]
 
 
 class ReceivingJournal(NamedTuple):
@@ -15,8 +19,9 @@ class ReceivingJournal(NamedTuple):
     `published` is the last of its segments that the shared journal has, 0 before the first. `receiver` is the name of
     the process that opened it last, and `opened_at` when that was. `seen_at` is when it was at work last, as it
     records every two seconds. `in_archive` says that its segments are in the place of the archive, where others can
-    publish them. A receiver that `has_left` is not waited for. `silent` is the time since `seen_at`, by the clock of
-    the database. Times are µs.
+    publish them. A receiver that `has_left` is not waited for. One that `is_leaving` is to leave for good. `sessions`
+    are what brokers keep for it alone, by source. `silent` is the time since `seen_at`, by the clock of the database.
+    Times are µs.
     """
 
     id: str
@@ -26,12 +31,21 @@ class ReceivingJournal(NamedTuple):
     seen_at: int
     in_archive: bool
     has_left: bool
+    is_leaving: bool
+    sessions: Mapping[str, str]
     silent: int
 
     @property
     def is_away(self) -> bool:
         """Tell whether the receiver has not been seen for a minute."""
         return self.silent > AWAY_SECONDS * 1e6
+
+    @property
+    def state(self) -> ReceiverState:
+        """Return what the receiver does. One that is away can be leaving, too: another one does it in its place."""
+        if self.is_leaving:
+            return "leaving"
+        return "away" if self.is_away else "receiving"
 
 
 class ArchivedJournal(NamedTuple):
@@ -61,9 +75,12 @@ class SharedJournalCatalog(Protocol):
         archived: ArchivedJournal,
         *,
         in_archive: bool = False,
+        sessions: Mapping[str, str] = NO_SESSIONS,
     ) -> JournalIdentity:
         """Record that a receiver has opened its own journal to receive from these sources, and return the shared
         journal: the one that the catalog is of, or that of the archive for a new catalog.
+
+        It has not left, and is not asked to leave any more. Its `sessions`, by source, are no other receiver's now.
 
         Expiry waits for the time that it counts of these sources. It begins where the receiver is that has counted
         least.
@@ -78,7 +95,7 @@ class SharedJournalCatalog(Protocol):
         first."""
 
     def receiving_journals(self) -> list[ReceivingJournal]:
-        """Return the journals of all receivers that have not left, by id."""
+        """Return the journals of all receivers that have not left, or whose sessions brokers still keep, by id."""
 
     def receiving_journal(self, journal: str) -> ReceivingJournal | None:
         """Return the journal of a receiver, also of one that has left; None if it is unknown."""
@@ -90,7 +107,13 @@ class SharedJournalCatalog(Protocol):
         """Record the next segment of the shared journal, and that it has the messages of its origin. Nothing changes
         if it has been recorded already."""
 
-    def leave(self, journal: str) -> bool:
+    def ask_to_leave(self, journal: str) -> None:
+        """Record that a receiver is to leave for good."""
+
+    def leave(self, journal: str, *, keeps_sessions: bool = False, if_asked: bool = False) -> bool:
         """Record that a receiver does not come back, and forget its receiving time: nothing waits for it any more. What
-        is known of its journal stays. Return False if it is unknown, or has left before. One that does come back joins
-        again."""
+        is known of its journal stays, and its sessions if it `keeps_sessions`, for a process that takes its place. With
+        `if_asked`, do so only if it is still asked to leave.
+
+        Return False if it is unknown, or has left before. One that does come back joins again.
+        """

@@ -22,7 +22,7 @@ another one publishes them, and fences it: it cannot add any more.
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from secrets import token_hex
 from time import monotonic
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from app.model.message import Position
 from app.model.records import JournalIdentity, Publication
 from app.observe import Recurring, logger
 from app.ports import ArchivedJournal, JournalArchive, Segment, WritableJournal
+from app.ports.catalog.shared_journal import NO_SESSIONS
 from app.service.context import WriterContext
 from app.service.retention.receiving_time import Reached
 
@@ -65,24 +66,32 @@ class _Own(NamedTuple):
 class Publisher:
     """Publishes the sealed segments of `context.journal` in the archive, which is the journal of all receivers.
 
-    It receives from `sources`.
+    It receives from `sources`, by these `sessions` at brokers. A receiver that `has_left` for good does not look for
+    others any more, and publishes only what is still in its journal.
     """
 
-    def __init__(self, context: WriterContext, archive: JournalArchive, sources: Collection[str]) -> None:
-        self._context, self._archive, self._sources = context, archive, sources
+    def __init__(
+        self,
+        context: WriterContext,
+        archive: JournalArchive,
+        sources: Collection[str],
+        sessions: Mapping[str, str] = NO_SESSIONS,
+    ) -> None:
+        self._context, self._archive, self._sources, self._sessions = context, archive, sources, sessions
         self._catalog = context.catalog
         self._shared = self._join()
         self._own = self._recorded(_Own(context.journal, context.journal.identity().id))
         self._ends: deque[Publication] = deque()
         """What this process has published, as long as `place` may be asked for it."""
         self._looked_at = -LOOK_SECONDS
+        self.has_left = False
         self._fault = Recurring(log, "publishing", consequence="sealed segments stay in the receiver's own journal")
         context.metrics.archive_waiting_segments.set_function(lambda: len(self._own.waiting()))
 
     def publish(self) -> None:
         """Publish all sealed segments, and what receivers that are away have left, if it is this receiver's turn."""
         try:
-            away = self._away() if monotonic() - self._looked_at >= LOOK_SECONDS else []
+            away = self._away() if not self.has_left and monotonic() - self._looked_at >= LOOK_SECONDS else []
             if not away and not self._own.waiting():
                 return
             lease = self._catalog.take_lease(TURN, self._context.instance, TURN_SECONDS)
@@ -99,12 +108,18 @@ class Publisher:
         else:
             self._fault.worked()
 
-    def leave(self) -> None:
-        """Publish all that is sealed. A receiver without a disk then leaves: its next process has another journal."""
+    def leave(self, *, for_good: bool = False) -> None:
+        """Publish all that is sealed. A receiver without a disk then leaves: its next process has another journal, and
+        the same sessions. One that leaves for good has ended them."""
         self.publish()
         known = self._catalog.receiving_journal(self._own.id)
-        if known is not None and known.in_archive and not self._own.waiting():
-            self._catalog.leave(self._own.id)
+        if self.has_left or known is None or self._own.waiting():
+            return
+        if known.in_archive or for_good:
+            self._catalog.leave(self._own.id, keeps_sessions=not for_good)
+        if for_good:
+            self.has_left = True
+            log.info("receiver_left", journal=self._own.id, receiver=self._context.instance)
 
     def place(self, position: int) -> Reached | None:
         """Return what a packed position of the own journal means for the shared one; None while the shared one does not
@@ -138,7 +153,8 @@ class Publisher:
         """Make the own journal known to the catalog; return the journal of all receivers."""
         own, in_archive = self._context.journal.identity(), self._context.settings.journal.ack == "archive"
         archived = archived_journal(self._archive)
-        return self._catalog.join(own, self._context.instance, self._sources, archived, in_archive=in_archive)
+        receiver, sessions = self._context.instance, self._sessions
+        return self._catalog.join(own, receiver, self._sources, archived, in_archive=in_archive, sessions=sessions)
 
     def _publish(self, own: _Own) -> _Own:
         """Publish what waits in a journal; return it as it is then."""
@@ -198,7 +214,7 @@ class Publisher:
         self._catalog.see(self._own.id)
         self._looked_at = monotonic()
         left = (each for each in self._catalog.receiving_journals() if each.in_archive and each.id != self._own.id)
-        return [each.id for each in left if each.silent > TAKEN_OVER_SECONDS * 1e6]
+        return [each.id for each in left if not each.has_left and each.silent > TAKEN_OVER_SECONDS * 1e6]
 
     def _take_over(self, journal: str) -> None:
         """Publish what a receiver has left that is away, and let it add nothing more."""
@@ -210,7 +226,7 @@ class Publisher:
         for segment in left.segments():
             if segment.number <= own.published:
                 left.remove(segment.number)
-        self._catalog.leave(journal)
+        self._catalog.leave(journal, keeps_sessions=True)
         log.warning("receiver_replaced", journal=journal, last_own_segment=own.published)
 
 

@@ -1,7 +1,8 @@
 """The role `receive` of several processes: from brokers to the own journal, and from there to the shared one.
 
 A message is acknowledged once it is in the receiver's own journal, on its disk. The archive has it soon after
-(`app.service.receiving.publishing`). The keeper, or a job on Spark, assembles what is there.
+(`app.service.receiving.publishing`). The keeper, or a job on Spark, assembles what is there. A receiver that is asked
+to leave for good stays out until its process is started again (`app.service.receiving.leaving`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from app.service.assembling.assembly_hosts import AssembledElsewhere
 from app.service.context import ArchiveContext, Change, WriterContext, at_once
 from app.service.quarantine.replays import Replayer
 from app.service.receiving.journal_upkeep import measure_journal, seal_old_segment
+from app.service.receiving.leaving import Leaving
 from app.service.receiving.ownership import require_journal
 from app.service.receiving.publishing import Publisher
 from app.service.retention.receiving_time import SavedReceivingTime
@@ -27,6 +29,7 @@ log = logger(__name__)
 
 PUBLISH_SECONDS = 0.25
 UPKEEP_SECONDS = 1.0
+LEAVE_SECONDS = 1.0
 REPLAY_SECONDS, REPLAY_LEASE_SECONDS = 1.0, 30.0
 REPLAYS = "replays"
 """The lease of the receiver that journals messages of the quarantine again."""
@@ -48,11 +51,14 @@ class ReceivingTogether:
         self._context, self._own, self.receivers = context, own, receivers
         self._stop, self._taken = stop, taken
         archive, journal, catalog = context.journal, own.journal, context.catalog
-        self._publisher = Publisher(own, archive, {own.settings.named(name) for name in receivers})
+        sessions = {name: found.name for name, each in receivers.items() if (found := each.session()) is not None}
+        self._publisher = Publisher(own, archive, {own.settings.named(name) for name in receivers}, sessions)
         # In an older copy of the journal, or if it has lost its end, new messages must not be taken for published ones.
         journal.reserve(self._publisher.last_published())
         place, journal_id = self._publisher.place, journal.identity().id
-        self.stream = Stream(own, receivers, AssembledElsewhere(own), stop, place=place, journal=journal_id)
+        self._receiving_ends = ends = Event()
+        self.stream = stream = Stream(own, receivers, AssembledElsewhere(own), ends, place=place, journal=journal_id)
+        self._leaving = Leaving(own, journal_id, receivers, stream.intake_of, stream.receives, ends)
         self.times = SavedReceivingTime(catalog)
         self.free_bytes = journal.free_bytes
         self.replayer = Replayer(context, self.stream.intake.journal_again, lambda _attachment: None, journal.end)
@@ -63,6 +69,7 @@ class ReceivingTogether:
             every(PUBLISH_SECONDS, "publish", self._publish),
             every(UPKEEP_SECONDS, "retire", self._retire),
             every(REPLAY_SECONDS, "replay", self._carry_out_replays),
+            every(LEAVE_SECONDS, "leave", self._leaving.step),
         ]
         self.workers: Sequence[Worker] = [*self._own_workers, *self.stream.workers]
         measure_journal(own)
@@ -80,6 +87,8 @@ class ReceivingTogether:
 
     def stop(self) -> None:
         """Stop to receive, and publish all that is in the own journal. The event `stop` must be set."""
+        self._receiving_ends.set()
+        self._leaving.stop()
         self.stream.stop()
         for worker in self._own_workers:
             worker.join(STOP_SECONDS)
@@ -93,8 +102,10 @@ class ReceivingTogether:
         self._own.journal.close()
 
     def checks(self) -> dict[str, dict[str, Any]]:
-        """Return the checks of journal and publishing."""
-        return {"journal": self.stream.check(), "publishing": self._publisher.check()}
+        """Return the checks of journal, publishing and receiving: a receiver may have left for good."""
+        state = "left" if self._publisher.has_left else "leaving" if self._leaving.is_asked else "receiving"
+        receiving = {"ok": state == "receiving", "state": state}
+        return {"journal": self.stream.check(), "publishing": self._publisher.check(), "receiving": receiving}
 
     def between(self, change: Change) -> None:
         """Make a change at once."""
@@ -103,7 +114,11 @@ class ReceivingTogether:
     def _publish(self) -> None:
         """Publish what is sealed. A receiver that another one has taken over ends: brokers give what it has not
         acknowledged to others, and its next process has another journal."""
-        self._publisher.publish()
+        if self._leaving.is_empty:
+            self._own.journal.seal()
+            self._publisher.leave(for_good=True)
+        else:
+            self._publisher.publish()
         if self.stream.backlog.is_stopping and not self._stop.is_set():
             self._taken(self.stream.backlog.holding or "another receiver has taken over")
 
@@ -118,7 +133,7 @@ class ReceivingTogether:
     def _carry_out_replays(self) -> None:
         """Carry out the replays that clients have requested, by one receiver at a time."""
         catalog = self._context.catalog
-        if not catalog.replay_requests(1):
+        if self._leaving.is_asked or not catalog.replay_requests(1):
             return
         lease = catalog.take_lease(REPLAYS, self._context.instance, REPLAY_LEASE_SECONDS)
         if lease is not None:

@@ -89,6 +89,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "replay_dead_letters": _REPLAY,
     "delete_dead_letters": Operation(Scope.OPERATE, "delete"),
     "list_receivers": Operation(Scope.ADMIN),
+    "leave_receiver": Operation(Scope.ADMIN, "leave"),
     "forget_receiver": Operation(Scope.ADMIN, "forget"),
     "get_summary": _READ,
     "trace": _READ,

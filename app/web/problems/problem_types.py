@@ -103,6 +103,12 @@ _TABLE = (
         "receiver can be forgotten when it has not been seen for a minute.",
     ),
     ProblemType(
+        "last-receiver",
+        409,
+        "No other receiver receives",
+        "A receiver can leave when another one receives, as brokers keep nothing for a group without members.",
+    ),
+    ProblemType(
         "wrong-state",
         409,
         "The delivery's state does not allow this",

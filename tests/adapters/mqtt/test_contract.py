@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 
 from adapters import mqtt
+from adapters.mqtt import emptying
 from app.framing.registry import traits
 from app.ports import Receiver, Sender
 from app.testing.transport_contract import LIMIT, KeepingTransportContract, Line
@@ -36,6 +37,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
 
 
 class TestMqtt(KeepingTransportContract):
+    @pytest.fixture(autouse=True)
+    def soon_quiet(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(emptying, "QUIET_SECONDS", 0.2)
+
     @pytest.fixture(params=[("5", 1), ("5", 2), ("3.1.1", 1), ("3.1.1", 2)], ids=lambda way: f"{way[0]}-qos{way[1]}")
     def line(self, broker: Mosquitto, request: pytest.FixtureRequest) -> Line:
         return MqttLine(broker, *request.param)

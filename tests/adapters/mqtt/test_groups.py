@@ -1,4 +1,4 @@
-"""Sessions of a group of subscribers, by the commands of docs/scaling.md: made before a receiver is there, ended."""
+"""Sessions of a group of subscribers, made by the command of docs/scaling.md before a receiver is there, and ended."""
 
 import shutil
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from tests.support.mosquitto import Mosquitto
 from tests.support.pages import commands
 from tests.support.publish import connected
-from tests.support.subscribe import left_in_session, subscribe
+from tests.support.subscribe import has_session, left_in_session, subscribe
 
 pytestmark = pytest.mark.broker
 
@@ -43,6 +43,6 @@ def test_a_group_keeps_messages_for_who_joined_and_not_for_who_left(tmp_path: Pa
         subscribe(broker.port, LAST, GROUP, "5")
         publish(broker, 100)
         assert left_in_session(broker.port, FIRST, GROUP, "5") == 60, "half of them wait for the other member"
-        run(broker, LAST)
+        assert has_session(broker.port, LAST)
         publish(broker, 100)
         assert left_in_session(broker.port, FIRST, GROUP, "5") == 160, "what waited for it is lost, all else comes"

@@ -133,6 +133,48 @@ class Sharing:
         assert published(catalog) == {FIRST.id: 3}
         assert catalog.receiving_journal(SECOND.id) is None
 
+    def test_sessions_are_of_whoever_joined_with_them_last(self, catalog: Catalog) -> None:
+        """A process without a disk has a new journal, and the sessions of the one before."""
+        sessions = {"quay": "one", "crane": "two"}
+        catalog.join(FIRST, "receiver", SOURCES, EMPTY, sessions=sessions)
+        catalog.leave(FIRST.id, keeps_sessions=True)
+        (left,) = catalog.receiving_journals()
+        assert (left.has_left, left.sessions) == (True, sessions), "brokers keep them still"
+        catalog.join(SECOND, "receiver", SOURCES, EMPTY, sessions={"quay": "one", "crane": "three"})
+        assert [dict(each.sessions) for each in catalog.receiving_journals()] == [
+            {"crane": "two"},
+            {"quay": "one", "crane": "three"},
+        ]
+        assert catalog.leave(FIRST.id)
+        assert [*published(catalog)] == [SECOND.id]
+        assert not catalog.leave(FIRST.id)
+
+    def test_a_receiver_is_asked_to_leave(self, catalog: Catalog) -> None:
+        joined(catalog, FIRST, SECOND)
+        assert not catalog.leave(FIRST.id, if_asked=True)
+        catalog.ask_to_leave(FIRST.id)
+        assert [each.state for each in catalog.receiving_journals()] == ["leaving", "receiving"]
+        joined(catalog, FIRST)
+        assert not catalog.leave(FIRST.id, if_asked=True), "it is back"
+        catalog.ask_to_leave(FIRST.id)
+        assert catalog.leave(FIRST.id, if_asked=True)
+        assert [*published(catalog)] == [SECOND.id]
+        catalog.ask_to_leave(FIRST.id)
+        known = catalog.receiving_journal(FIRST.id)
+        assert known is not None
+        assert not known.is_leaving, "it has left already"
+
+    def test_a_receiver_that_is_replaced_stays_asked_to_leave_until_its_sessions_have_ended(
+        self, catalog: Catalog
+    ) -> None:
+        catalog.join(FIRST, "receiver", SOURCES, EMPTY, in_archive=True, sessions={"quay": "one"})
+        catalog.ask_to_leave(FIRST.id)
+        catalog.leave(FIRST.id, keeps_sessions=True)
+        (left,) = catalog.receiving_journals()
+        assert (left.has_left, left.state, left.sessions) == (True, "leaving", {"quay": "one"})
+        assert catalog.leave(FIRST.id, if_asked=True)
+        assert catalog.receiving_journals() == []
+
     def test_a_receiver_is_seen(self, catalog: Catalog) -> None:
         joined(catalog, FIRST)
         before = catalog.receiving_journals()[0]

@@ -51,6 +51,10 @@ class FolderReceiver:
         del newest
         return False
 
+    def session(self, name: str | None = None) -> None:
+        """Return None: the folder keeps the files, for whoever takes them."""
+        del name
+
     def run(self, intake: Intake, stop: Event) -> None:
         run = _Run()
         while not stop.is_set():

@@ -387,6 +387,8 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
         sa.Column("seen_at", sa.BigInteger(), nullable=False, comment="when it counted its receiving time last"),
         sa.Column("in_archive", sa.Boolean(), nullable=False, comment="its segments are in the place of the archive"),
         sa.Column("has_left", sa.Boolean(), nullable=False, comment="it does not come back: nothing waits for it"),
+        sa.Column("is_leaving", sa.Boolean(), nullable=False, comment="a client has asked for it"),
+        sa.Column("sessions", sa.JSON(none_as_null=True), comment="what brokers keep for it alone, by source"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_receiving_journals")),
         comment="the own journals of receivers that share one",
     )
@@ -395,9 +397,7 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
         sa.Column("journal", sa.Text(), nullable=False, comment="of the receiver; empty for one that receives alone"),
         sa.Column("source", sa.Text(), nullable=False),
         sa.Column("counted", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.Column(
-            "position", sa.BigInteger(), nullable=False, comment="all that was journalled when so much had been counted"
-        ),
+        sa.Column("position", sa.BigInteger(), nullable=False, comment="the end of the journal at that count"),
         sa.PrimaryKeyConstraint("journal", "source", "counted", name=op.f("pk_receiving_marks")),
     )
     op.create_table(
