@@ -40,11 +40,12 @@ def combined(
     archives = _by_journal(places, opened)
     bound = catalog.journal_identity()
     known = dict(recorded.places) if recorded else {} if bound is None else {bound.id: ""}
-    left_out = [f"{known[journal]} (journal {journal})".lstrip() for journal in known if journal not in archives]
+    left_out = [
+        f"{place or 'the archive'} of journal {journal}" for journal, place in known.items() if journal not in archives
+    ]
     if left_out:
         raise GatewayError(
-            f"the results have messages of {', '.join(left_out)}, and the named archives are others "
-            f"({', '.join(places)}): {_ALL}"
+            f"the results have messages of {', '.join(left_out)} too, and only {', '.join(places)} is named: {_ALL}"
         )
     if recorded is None and catalog.receiving_time():
         raise GatewayError(
