@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, 
 from dataclasses import fields
 from functools import cache, partial
 from importlib.metadata import version
-from pathlib import Path
 from time import monotonic, time_ns
 from types import FrameType
 from typing import ParamSpec, TypeVar
@@ -21,14 +20,16 @@ from app import plugins
 from app.framing.registry import traits
 from app.metrics import Metrics
 from app.model.errors import GatewayError, LeaseLost
+from app.model.masking import masked
 from app.model.message import Position
 from app.observe import logger
 from app.ports import Catalog, Clock, HeldLease, Journal, WritableJournal
+from app.service.content.archived import archive_of
 from app.service.context import ArchiveContext, ReceiverContext, ServiceContext, WriterContext
 from app.service.events.event_spans import Traces
 from app.service.gateway import Gateway
 from app.service.instance import new_instance
-from app.service.receiving.ownership import assembled
+from app.service.receiving.ownership import assembled, require_one_archive
 from app.service.roles.standing_by import StandingBy
 from app.service.threads import collect_seldom, switch_soon
 from app.settings import Http, Role, Settings, Standby
@@ -120,16 +121,17 @@ def _own_context(context: ServiceContext) -> WriterContext:
 
 def _archive_context(settings: Settings, clock: Clock, instance: str) -> ArchiveContext:
     """Return the context of a process that does not receive, or not alone. Without an archive, the sealed segments in
-    the data folder are all that can be read."""
-    place: str | Path | None = settings.journal.archive_url
-    if place is None:
-        place = settings.journal_folder
-        _opened("journal", place.mkdir, parents=True, exist_ok=True)
-    cache = settings.archive_cache
+    the data folder are all that can be read. A catalog of several archives knows where they are."""
+    catalog: Catalog = _opened("catalog", plugins.catalog(), settings.catalog_url)
+    if settings.roles != {Role.SERVE}:
+        require_one_archive(catalog, masked(settings.catalog_url))
+    if settings.journal.archive_url is None:
+        _opened("journal", settings.journal_folder.mkdir, parents=True, exist_ok=True)
+    place = settings.journal.archive_url or settings.journal_folder
     return ArchiveContext(
         settings=settings,
-        journal=_opened("archive", plugins.archive(), place, cache, settings.pipeline.cache_bytes, is_growing=True),
-        catalog=_opened("catalog", plugins.catalog(), settings.catalog_url),
+        journal=_opened("archive", archive_of, catalog, place, settings, is_growing=True),
+        catalog=catalog,
         store=_opened("content store", plugins.content_store(), settings.content_url),
         clock=clock,
         metrics=Metrics(),
@@ -210,7 +212,8 @@ def serve(
         instance = instance or new_instance()
         run = partial(_serve, settings, instance, listener, started)
         if settings.standby is None or Role.RECEIVE not in settings.roles:  # others run side by side
-            run(None, nullcontext(), _leave if settings.journal.shared else lambda _why: None)
+            is_sole_receiver = Role.RECEIVE in settings.roles and not settings.journal.shared
+            run(None, nullcontext(), (lambda _why: None) if is_sole_receiver else _leave)
         else:
             _stand_by(settings, settings.standby, instance, listener, run)
 

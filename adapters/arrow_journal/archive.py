@@ -8,19 +8,19 @@ into a folder must give it another name until it is complete.
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import structlog
 
 from adapters.arrow_journal import arrow_ipc
 from adapters.arrow_journal.batch_columns import Bytes
+from adapters.arrow_journal.combined_segments import CombinedSegments
 from adapters.arrow_journal.open_segment_copy import open_segment
 from adapters.arrow_journal.position_reader import PositionReader
 from adapters.arrow_journal.recent_batches import Recent
-from adapters.arrow_journal.segment_cache import FileCache, own_folder
 from adapters.arrow_journal.segment_files import SegmentState
 from adapters.arrow_journal.segment_header import (
     MAX_HEADER,
@@ -33,15 +33,14 @@ from adapters.arrow_journal.segment_header import (
 )
 from adapters.arrow_journal.segment_reader import SegmentFile
 from adapters.arrow_journal.segment_scan import find_batches
-from adapters.arrow_journal.segment_storage import BucketSegments, FolderSegments, SegmentStorage
+from adapters.arrow_journal.segment_storage import CACHE_BYTES, SegmentStorage, segments_at
 from adapters.disk import ReadFile
-from adapters.storage_places import bucket, local_folder
+from adapters.storage_places import local_folder
 from app.model.errors import DamagedError, GatewayError, NotArchived
 from app.model.message import PhysicalMessage, Position
-from app.model.records import JournalIdentity, Publication
-from app.ports import OpenSegment, PlacedBodies, Segment, is_damaged
+from app.model.records import CombinedSegment, JournalIdentity, Publication
+from app.ports import OpenSegment, Order, PlacedBodies, Segment, is_damaged
 
-CACHE_BYTES = 4 << 30
 LATE_AT_MOST = 1000
 """The longest gap of numbers that a late listing may explain. A longer one was left by retention."""
 _FENCE = b"attachment-gateway: the receiver that wrote here adds nothing more\n"
@@ -71,15 +70,16 @@ class ArrowArchive(PositionReader):
         is_growing: bool = False,
     ) -> None:
         self._arguments = place, cache, cache_bytes
-        if (folder := local_folder(place)) is not None:
-            self._storage: SegmentStorage = FolderSegments(folder)
-        else:
-            url = str(place)
-            files = FileCache(cache or own_folder(sha256(url.encode()).hexdigest()[:32]), cache_bytes)
-            self._storage = BucketSegments(url, bucket(url), files)
-        self._found = _States(self._storage, str(place) if is_growing else None)
+        self._read_from(segments_at(place, cache, cache_bytes), str(place) if is_growing else None)
+
+    def _read_from(self, storage: SegmentStorage, growing: str | None = None) -> None:
+        self._storage, self._found = storage, _States(storage, growing)
         super().__init__(self._found, self._open, Recent())
         self._journal: JournalIdentity | None = None
+
+    @staticmethod
+    def combined(order: Order, cache: Path | None = None, cache_bytes: int = CACHE_BYTES) -> "CombinedArchive":
+        return CombinedArchive(order, cache, cache_bytes)
 
     def __reduce__(self) -> tuple[type["ArrowArchive"], tuple[str | Path, Path | None, int]]:
         return ArrowArchive, self._arguments
@@ -96,6 +96,17 @@ class ArrowArchive(PositionReader):
                 self._found[number] = state
                 self._forget(number)
         return super().segments()
+
+    def sequences(self) -> list[list[int]]:
+        return [[segment.number for segment in self.segments()]]
+
+    def begun_at(self, segment: int) -> int | None:
+        with suppress(BadHeader):
+            return self._header(self._found[segment]).created_at
+        return None
+
+    def path(self, segment: int) -> str:
+        return self._storage.path(segment)
 
     def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
         numbers = [segment.number for segment in self.segments()]
@@ -129,8 +140,7 @@ class ArrowArchive(PositionReader):
         listed = self._storage.listing()
         for number in sorted({min(listed, default=0), max(listed, default=0)} & listed.keys()):
             with suppress(BadHeader):
-                header = read_header(self._storage.start(listed[number], MAX_HEADER))
-                self._require_one_journal(header, self._storage.path(number))
+                self._header(listed[number])
         return self._journal
 
     def add(self, segment: int, pieces: Iterable[Bytes]) -> bool:
@@ -153,13 +163,16 @@ class ArrowArchive(PositionReader):
         self._forget(segment)
 
     def origin(self, segment: int) -> Publication | None:
-        path = self._storage.path(segment)
         try:
-            header = read_header(self._storage.start(self._storage.find(segment), MAX_HEADER))
+            return self._header(self._storage.find(segment)).origin
         except BadHeader as error:
-            raise GatewayError(f"{path} has no header that can be read: {error}") from error
-        self._require_one_journal(header, path)
-        return header.origin
+            raise GatewayError(f"{self.path(segment)} has no header that can be read: {error}") from error
+
+    def _header(self, state: SegmentState) -> JournalSegmentHeader:
+        """Return the header of a segment, without the rest of its file. Raises BadHeader."""
+        header = read_header(self._storage.start(state, MAX_HEADER))
+        self._require_journal(header, state.number)
+        return header
 
     def batch_sizes(self, segment: int) -> list[int]:
         opened = self._segment(segment)
@@ -219,27 +232,78 @@ class ArrowArchive(PositionReader):
         try:
             header = header_of(file, state.size)
         except BadHeader as error:
-            journal = None if error.foreign else self.identity()
-            ids = told_journals(file) if journal is None else [journal.id]
-            for seed in (seed_of(each, state.number) for each in ids):
+            journal = None if error.foreign else self._journal_of(state.number)
+            ids = told_journals(file) if journal is None else [journal]
+            for seed in (seed_of(each, state.own_number) for each in ids):
                 find_batches(file, state, seed)
                 if state.batches:
                     _log.error("segment_damaged", segment=path, lost="the header", reason=str(error))
                     return seed
             advice = "" if error.foreign else "; if it was one, it is damaged: replace it by a whole copy"
             raise GatewayError(f"{path} is not a journal segment: {error}{advice}") from error
-        self._require_one_journal(header, path)
-        return seed_of(header.journal.id, state.number)
+        self._require_journal(header, state.number)
+        return seed_of(header.journal.id, state.own_number)
 
-    def _require_one_journal(self, header: JournalSegmentHeader, path: str) -> None:
+    def _journal_of(self, segment: int) -> str | None:  # noqa: ARG002 - all are of one
+        """Return the journal of a segment by what is known of others."""
+        identity = self.identity()
+        return None if identity is None else identity.id
+
+    def _require_journal(self, header: JournalSegmentHeader, segment: int) -> None:
         """Raise GatewayError when a segment belongs to another journal than those that were opened before."""
         known = self._journal or header.journal
         if header.journal.id != known.id:
             raise GatewayError(
-                f"{path} belongs to the journal {header.journal.id}, and others of this archive to the journal "
-                f"{known.id}: give each journal an archive of its own"
+                f"{self.path(segment)} belongs to the journal {header.journal.id}, and others of this archive to the "
+                f"journal {known.id}: give each journal an archive of its own"
             )
         self._journal = max(known, header.journal)
+
+
+class CombinedArchive(ArrowArchive):
+    """A `JournalArchive` over the archives of several journals, whose segments have one `order`. It is only read.
+
+    Copies of segments of object stores share one folder.
+    """
+
+    def __init__(self, order: Order, cache: Path | None = None, cache_bytes: int = CACHE_BYTES) -> None:
+        self._segments = CombinedSegments(order, cache, cache_bytes)
+        self._read_from(self._segments)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an archive of several journals is opened anew in each process")
+
+    def identity(self) -> JournalIdentity | None:
+        return self._segments.journal
+
+    def sequences(self) -> list[list[int]]:
+        found: list[list[CombinedSegment]] = []
+        for each in (self._segments.origin(segment.number) for segment in self.segments()):
+            # A segment that was put back late has a higher number than those after it.
+            fits = (some for some in found if some[-1].journal == each.journal and some[-1].segment < each.segment)
+            if (before := next(fits, None)) is None:
+                found.append([each])
+            else:
+                before.append(each)
+        return [[each.number for each in some] for some in found]
+
+    def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
+        self.segments()
+        return PositionReader.replay(self, after)
+
+    def open_segment(self) -> None:
+        """Return None: no journal is written here."""
+
+    def _journal_of(self, segment: int) -> str:
+        return self._segments.origin(segment).journal
+
+    def _require_journal(self, header: JournalSegmentHeader, segment: int) -> None:
+        recorded = self._journal_of(segment)
+        if header.journal.id != recorded:
+            raise GatewayError(
+                f"{self.path(segment)} belongs to the journal {header.journal.id}, and it is recorded as a segment of "
+                f"the journal {recorded}: put that one back"
+            )
 
 
 class _States(dict[int, SegmentState]):

@@ -15,12 +15,13 @@ from pathlib import Path
 from secrets import token_hex
 from threading import Lock
 
-from adapters.arrow_journal.archive import CACHE_BYTES, ArrowArchive
+from adapters.arrow_journal.archive import ArrowArchive
 from adapters.arrow_journal.arrow_ipc import END_OF_STREAM
 from adapters.arrow_journal.batch_columns import Encoded, place, positions_of, prepare_all
 from adapters.arrow_journal.position_reader import PositionReader
 from adapters.arrow_journal.segment_files import SegmentState
 from adapters.arrow_journal.segment_header import header_bytes, seed_of
+from adapters.arrow_journal.segment_storage import CACHE_BYTES
 from adapters.disk import ReadFile, make_folders
 from adapters.storage_places import local_folder
 from app.model.errors import GatewayError, JournalTaken

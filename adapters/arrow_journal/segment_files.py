@@ -63,7 +63,8 @@ class SegmentState:
     `batches` holds the start of each batch in the file, or `lost` of it; it is None until an older segment has been
     scanned. `open_ended` says that more batches may have been lost after the last one. `seed`, of its batches'
     checksums, is None until the header has been read. `version` tells objects of an object store apart that had this
-    number one after the other.
+    number one after the other. `own_number` is the number that its file and its batches have: another one where
+    several archives have one order.
     """
 
     number: int
@@ -74,6 +75,10 @@ class SegmentState:
     open_ended: bool = False
     seed: int | None = None
     version: str = ""
+    own_number: int = 0
+
+    def __post_init__(self) -> None:
+        self.own_number = self.own_number or self.number
 
 
 def lost(start: int) -> int:

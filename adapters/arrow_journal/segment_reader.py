@@ -234,7 +234,7 @@ class SegmentFile:
             raise self._damaged(batch, BATCH_LOST)
         window = ReadWindow(self.file(), self.state.size)
         try:
-            head = read_head(window.get, batches[batch], self.state.number, self.seed)
+            head = read_head(window.get, batches[batch], self.state.own_number, self.seed)
         except UnreadableError as error:
             raise self._damaged(batch, str(error)) from error
         if head is None or head.number != batch:

@@ -87,7 +87,7 @@ class Scanner:
 def find_batches(file: ReadFile, state: SegmentState, seed: int) -> None:
     """Set `batches` and `open_ended` of a segment."""
     batches = array("q")
-    scanner = Scanner(file, state.size, state.number, seed)
+    scanner = Scanner(file, state.size, state.own_number, seed)
     open_ended = False
     for found in scanner:
         if isinstance(found, Head):

@@ -15,12 +15,14 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import ObjectStore
 
 from adapters.arrow_journal.batch_columns import Bytes
-from adapters.arrow_journal.segment_cache import FileCache
+from adapters.arrow_journal.segment_cache import FileCache, own_folder
 from adapters.arrow_journal.segment_files import SegmentState, segment_files, segment_path
 from adapters.disk import ReadFile, UnreadableError, sync_folder
+from adapters.storage_places import bucket, local_folder
 from app.model.errors import GatewayError
 from app.model.message import sealed_number, segment_name
 
+CACHE_BYTES = 4 << 30
 LEFT_SECONDS = 86_400.0
 """The age from which a file that is not complete was left by a process that ended."""
 
@@ -59,6 +61,18 @@ class SegmentStorage(Protocol):
 
     def path(self, number: int) -> str:
         """Return the path or URL of a segment, for people."""
+
+
+def segments_at(place: str | Path, cache: Path | None, cache_bytes: int) -> SegmentStorage:
+    """Return the segments in a folder, or at the URL of an object store, which are kept in the folder `cache`.
+
+    Raises GatewayError when the folder is missing and ValueError for an unknown URL.
+    """
+    if (folder := local_folder(place)) is not None:
+        return FolderSegments(folder)
+    url = str(place)
+    files = FileCache(cache or own_folder(sha256(url.encode()).hexdigest()[:32]), cache_bytes)
+    return BucketSegments(url, bucket(url), files)
 
 
 class FolderSegments:
@@ -103,12 +117,12 @@ class FolderSegments:
             raise KeyError(number) from None
 
     def open(self, state: SegmentState) -> ReadFile:
-        with self._explained(state.number):
-            return ReadFile(self._path(state.number))
+        with self._explained(state.own_number):
+            return ReadFile(self._path(state.own_number))
 
     def start(self, state: SegmentState, length: int) -> bytes:
-        with self._explained(state.number):
-            return ReadFile(self._path(state.number)).read(0, min(state.size, length))
+        with self._explained(state.own_number):
+            return ReadFile(self._path(state.own_number)).read(0, min(state.size, length))
 
     def add(self, number: int, pieces: Iterable[Bytes]) -> bool:
         if not self._is_cleared:
@@ -205,10 +219,10 @@ class BucketSegments:
             return self._state(number, obstore.head(self._store, segment_name(number)))
 
     def open(self, state: SegmentState) -> ReadFile:
-        name = segment_name(state.number)
+        name = segment_name(state.own_number)
 
         def fetch(start: int, end: int) -> memoryview:
-            with self._explained(state.number):
+            with self._explained(state.own_number):
                 return memoryview(obstore.get_range(self._store, name, start=start, end=end))
 
         return self._cache.open(_copy_name(state), state.size, fetch)
@@ -238,9 +252,9 @@ class BucketSegments:
         return True
 
     def start(self, state: SegmentState, length: int) -> bytes:
-        with self._explained(state.number):
-            end = min(state.size, length)
-            return bytes(obstore.get_range(self._store, segment_name(state.number), start=0, end=end)) if end else b""
+        with self._explained(state.own_number):
+            end, name = min(state.size, length), segment_name(state.own_number)
+            return bytes(obstore.get_range(self._store, name, start=0, end=end)) if end else b""
 
     def path(self, number: int) -> str:
         return f"{self._url.rstrip('/')}/{segment_name(number)}"
@@ -263,4 +277,4 @@ class BucketSegments:
 
 
 def _copy_name(state: SegmentState) -> str:
-    return f"{state.number:010}-{state.version}.arrows"
+    return f"{state.own_number:010}-{state.version}.arrows"

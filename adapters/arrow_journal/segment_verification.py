@@ -34,7 +34,7 @@ def damages(segment: VerifiableSegment) -> Iterator[Damage]:
         header_of(file, size)
     except BadHeader as error:
         yield Damage(number, None, None, f"the header is damaged: {error}")
-    scanner = Scanner(file, size, number, segment.seed)
+    scanner = Scanner(file, size, state.own_number, segment.seed)
     for found in scanner:
         if isinstance(found, Gap):
             yield from _in_gap(number, found)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from adapters.sql_catalog.database import Database
+from adapters.sql_catalog.parts.combined_archives import CombinedArchivesPart
 from adapters.sql_catalog.parts.deliveries import DeliveriesPart
 from adapters.sql_catalog.parts.events import EventsPart
 from adapters.sql_catalog.parts.finishing import FinishingPart
@@ -35,6 +36,7 @@ class SqlCatalog(
     LeasesPart,
     RetentionPart,
     SharedJournalPart,
+    CombinedArchivesPart,
     UploadsPart,
     OwnershipPart,
 ):

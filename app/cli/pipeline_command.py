@@ -3,9 +3,10 @@
 import json
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from tempfile import gettempdir
 from threading import Event
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from app.pipeline.commit.commit import CommittedBatch
+    from app.pipeline.job.job import OpenRun
     from app.pipeline.job.spark_session import SparkSettings
     from app.pipeline.run.batch import ReprocessingScope
     from app.pipeline.watch.expectation_checks import Violation
@@ -142,7 +144,13 @@ pipeline = typer.Typer(no_args_is_help=True, help="Assemble whole journals and w
 
 @pipeline.command()
 def batch(
-    journal: Annotated[str, typer.Argument(metavar="JOURNAL", help="Folder or URL of sealed segments.")],
+    archives: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ARCHIVE...",
+            help="Folder or URL of sealed segments. Several are archives of several journals, in any order.",
+        ),
+    ],
     *,
     path: Config = None,
     to: Annotated[
@@ -180,6 +188,9 @@ def batch(
     A run reads the segments behind the last one that was committed. It commits each time that it has read the
     setting pipeline.commit_bytes.
 
+    Parts of an attachment may be spread over several archives, each of a journal of its own. Name all of them in each
+    run; a later run may name more.
+
     With --again-from, --since or --source, messages that were processed before are processed again, e.g. after missing
     or damaged segments were replaced. Exit status: 0 all is processed, 1 some messages are damaged, 4 the quality
     violates an expectation.
@@ -196,14 +207,14 @@ def batch(
         committed, report, violations = _run_batch(
             spark,
             settings,
-            journal,
+            archives,
             in_place=in_place,
             tables=tables,
             again=again,
             until=None if until is None else to_microseconds(until),
         )
     if committed is None:
-        raise Failure(f"no sealed segment in {journal}", _WHEN_SEALED)
+        raise Failure(f"no sealed segment in {', '.join(archives)}", _WHEN_SEALED)
     if as_json:
         report_json = _as_json(committed, report) | {"violations": [each._asdict() for each in violations]}
         typer.echo(json.dumps(report_json, indent=2, ensure_ascii=False))
@@ -281,7 +292,7 @@ def demo(*, master: Master = None, memory: Memory = None) -> None:
         configure_logging(settings.log.level, settings.log.format)
         with spark_session(spark_settings(master, memory, None, None, brief=True), settings) as spark:
             journal = str(Path(folder) / "gateway" / "journal")
-            committed, report, _ = _run_batch(spark, settings, journal, in_place=False, tables=True)
+            committed, report, _ = _run_batch(spark, settings, [journal], in_place=False, tables=True)
         if committed is None:
             raise Failure("the demo left no sealed segment", _WHEN_SEALED)
         _show(committed, report)
@@ -308,7 +319,7 @@ def _settings(path: Path | None, to: Path | None) -> Settings:
 def _run_batch(
     spark: "SparkSession",
     settings: Settings,
-    journal: str,
+    archives: Sequence[str],
     *,
     in_place: bool,
     tables: bool,
@@ -323,7 +334,7 @@ def _run_batch(
     from app.pipeline.watch.report import report  # noqa: PLC0415
     from app.pipeline.watch.run_monitor import monitored  # noqa: PLC0415
 
-    job = Job.of(settings, journal, in_place=in_place, tables=tables)
+    job = Job.of(settings, *archives, in_place=in_place, tables=tables)
     clock = SystemClock()
     with closing(plugins.catalog()(settings.catalog_url)) as catalog:
         run = open_run(job, catalog, clock)
@@ -334,6 +345,7 @@ def _run_batch(
             if committed is not None:
                 monitor.metrics.took(clock.monotonic() - started, {})
                 monitor.committed(committed)
+                _show_files(run, committed)
             return committed, report(catalog, run.archive), monitor.violations
 
 
@@ -422,6 +434,15 @@ def _show_damage(committed: "CommittedBatch") -> None:
     if committed.damaged:
         sentence = f"damaged segments: {spoken([(each, each) for each in committed.damaged])} (see the quarantine)"
         err.print(f"{sentence}; {hint.format('undamaged copies', committed.damaged[0])}", style="red")
+
+
+def _show_files(run: "OpenRun", committed: "CommittedBatch") -> None:
+    """Print on standard error which files of several archives are damaged or missing: no archive has their numbers."""
+    if run.job.combined is None:
+        return
+    named = [*committed.damaged, *chain.from_iterable(range(first, last + 1) for first, last in committed.missing)]
+    for number in named[:_MOST_SHOWN]:
+        err.print(f"segment {number} is {escape(run.archive.path(number))}", highlight=False, soft_wrap=True)
 
 
 def _as_json(committed: "CommittedBatch", report: "RunReport") -> dict[str, Any]:

@@ -64,6 +64,31 @@ class Publication(NamedTuple):
     end: int
 
 
+class CombinedSegment(NamedTuple):
+    """A segment of one of several archives: its number in their one order, and where it comes from, which is a journal,
+    by its id, and its number there."""
+
+    number: int
+    journal: str
+    segment: int
+
+
+class CombinedArchives(NamedTuple):
+    """Archives of several journals whose segments have one order.
+
+    `journal` identifies this order, whose numbers positions have. `places` has the id of each journal and the place of
+    its archive.
+    """
+
+    journal: JournalIdentity
+    places: tuple[tuple[str, str], ...]
+    segments: tuple[CombinedSegment, ...]
+
+    def behind(self, number: int) -> "CombinedArchives":
+        """Return the same with only the segments behind a number."""
+        return self._replace(segments=tuple(each for each in self.segments if each.number > number))
+
+
 class Damage(NamedTuple):
     """A damaged place of the journal: a row, a whole batch (`row` None), or bytes outside batches (`batch` None).
 

@@ -8,11 +8,21 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from app.model.message import NO_PROPERTIES, UNREADABLE, PhysicalMessage, Position
-from app.model.records import DAMAGED_MESSAGE, Damage, Extent, JournalIdentity, Publication
+from app.model.records import (
+    DAMAGED_MESSAGE,
+    CombinedArchives,
+    Damage,
+    Extent,
+    JournalIdentity,
+    Publication,
+)
 from app.ports.clock import Clock
 
 Prepared = Sequence[Any]
 """Messages as `Journal.prepare` encodes them. Only that journal knows what the entries are."""
+
+Order = Callable[[int], CombinedArchives | None]
+"""A function that returns archives with one order, and their segments behind a number; None if there is no order."""
 _JOURNAL_TYPES: dict[str, pa.DataType] = {
     "source": pa.string(),
     "framing": pa.string(),
@@ -130,6 +140,17 @@ class JournalArchive(ReplayReader, Protocol):
     Segments that receivers have published use each number: `replay` raises GatewayError where one before them is
     missing.
     """
+
+    def sequences(self) -> list[list[int]]:
+        """Return the numbers of all segments in sequences, each with segments of one journal: within a sequence,
+        messages are in the order in which they were received."""
+
+    def begun_at(self, segment: int) -> int | None:
+        """Return when a segment was begun (µs), as its header says; None if that cannot be read. Raises KeyError if the
+        segment is gone."""
+
+    def path(self, segment: int) -> str:
+        """Return the path or URL of a segment, for people."""
 
     def batch_sizes(self, segment: int) -> list[int]:
         """Return the size in bytes of each record batch of a segment, in order. Raises KeyError if the segment is
@@ -295,6 +316,12 @@ class ArchivePlugin(Protocol):
 
         For readers of an archive that `is_growing`, a segment after the newest one is not gone: what asks for it raises
         NotArchived, not KeyError.
+        """
+
+    def combined(self, order: Order, /, cache: Path | None = None, cache_bytes: int = ...) -> JournalArchive:
+        """Open archives of several journals as one, whose segments have the numbers of an order. It is only read.
+
+        The order is asked for again when segments are listed, or one is asked for that is not known.
         """
 
 

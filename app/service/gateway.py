@@ -13,6 +13,7 @@ Each process has all parts, and runs those of its roles (`settings.roles`):
 | `keep`, with the lease | `record`, `settle`, `sweep`, `uploads`, `abandoned uploads`, `tables` |
 | `keep`, with the lease | `scrub`, `webhooks HOST` |
 | `keep`, with the lease, where several receive | `assemble`, `finish`, `heal`, `receivers` |
+| `serve`, `keep` | `archives`, where another process receives |
 | any | `history`, `catalog`, `events`; and `news` where other processes write events, too |
 """
 
@@ -103,7 +104,7 @@ class Gateway:
         elif own is not None:
             self.receiving = ReceivingTogether(context, own, receivers, stop, self._is_taken)
         else:
-            self.receiving = ReceivingElsewhere(context)
+            self.receiving = ReceivingElsewhere(context, stop, self._is_taken)
         self.receivers = self.receiving.receivers
         self.replayer = self.receiving.replayer
         self.deletion = Deletion(context, self.receiving.between)

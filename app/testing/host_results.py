@@ -14,7 +14,8 @@ from app.main import SystemClock
 from app.metrics import Metrics
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, QuarantineRecord
-from app.ports import AttachmentFilter, Catalog, ContentStore, Journal, Page
+from app.ports import AttachmentFilter, Catalog, ContentStore, JournalReader, Page
+from app.service.content.archived import archive_of
 from app.service.content.settling import Settler
 from app.service.content.stored_content import open_content
 from app.service.context import ReceiverContext
@@ -79,6 +80,13 @@ def in_folder(folder: Path, journal: Path) -> HostResults:
     return where_configured(settings(folder), journal)
 
 
+def of_several(folder: Path) -> HostResults:
+    """Return the results that a pipeline has left in its folder for several archives."""
+    chosen = settings(folder)
+    with closing(plugins.catalog()(chosen.catalog_url)) as catalog:
+        return _found(catalog, plugins.content_store()(chosen.content_url), archive_of(catalog, folder, chosen))
+
+
 def where_configured(chosen: Settings, journal: Path) -> HostResults:
     """Return the results that a pipeline has left in the places of its settings."""
     with closing(plugins.journal()(journal)) as opened, closing(plugins.catalog()(chosen.catalog_url)) as catalog:
@@ -124,7 +132,7 @@ def _without(item: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     return {name: value for name, value in item.items() if name not in names}
 
 
-def _found(catalog: Catalog, store: ContentStore, journal: Journal) -> HostResults:
+def _found(catalog: Catalog, store: ContentStore, journal: JournalReader) -> HostResults:
     everything = AttachmentFilter()
     return HostResults(
         {
@@ -140,7 +148,9 @@ def _found(catalog: Catalog, store: ContentStore, journal: Journal) -> HostResul
     )
 
 
-def _attachment(record: AttachmentRecord, catalog: Catalog, store: ContentStore, journal: Journal) -> dict[str, Any]:
+def _attachment(
+    record: AttachmentRecord, catalog: Catalog, store: ContentStore, journal: JournalReader
+) -> dict[str, Any]:
     if record.storage is not None:
         content = open_content(record, catalog, store, journal)
         digest = sha256()

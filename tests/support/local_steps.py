@@ -114,20 +114,25 @@ def findings_of(results: Iterable[Result], job: Job) -> Findings:
     return findings.held(pa.Table.from_batches(packages.rows_of(results, job, None), packages.RESULTS))
 
 
+Places = Path | str | Sequence[Path | str]
+"""The place of an archive, or the places of several."""
+
+
 def run_batch(
-    folder: Path, journal: Path | str, again: ReprocessingScope | None = None, *, in_place: bool = False
+    folder: Path, journal: Places, again: ReprocessingScope | None = None, *, in_place: bool = False
 ) -> CommittedBatch | None:
-    """Run a batch over an archive, with its results in a folder."""
+    """Run a batch over an archive, or over several, with its results in a folder."""
     with opened_run(folder, journal, in_place=in_place) as run:
         return batch.run(LocalSteps(), run, again)
 
 
 @contextmanager
-def opened_run(folder: Path, journal: Path | str, *, in_place: bool = False) -> Iterator[OpenRun]:
-    """Provide an open run over an archive, with its results in a folder."""
+def opened_run(folder: Path, journal: Places, *, in_place: bool = False) -> Iterator[OpenRun]:
+    """Provide an open run over an archive, or over several, with its results in a folder."""
     with closing(SqlCatalog(settings(folder).catalog_url)) as catalog:
         yield open_run(job_of(folder, journal, in_place=in_place), catalog, SystemClock())
 
 
-def job_of(folder: Path, journal: Path | str, *, in_place: bool = False) -> Job:
-    return Job.of(settings(folder), str(journal), in_place=in_place)
+def job_of(folder: Path, journal: Places, *, in_place: bool = False) -> Job:
+    places = [journal] if isinstance(journal, Path | str) else journal
+    return Job.of(settings(folder), *map(str, places), in_place=in_place)

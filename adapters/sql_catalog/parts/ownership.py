@@ -35,7 +35,7 @@ class OwnershipPart(CatalogPart):
                 raise GatewayError(
                     f"the catalog {self._database.place} has results of journal {bound.id}, and the archive {place} is "
                     f"journal {journal.id}: give each journal results of its own (--out, or a catalog, content and "
-                    "tables in the configuration)"
+                    "tables in the configuration), or name the archives of both in one batch"
                 )
 
         is_new = catalog_tables.progress.c.journal_id.is_(None)

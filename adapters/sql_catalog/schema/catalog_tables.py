@@ -94,6 +94,24 @@ receiving_journals = Table(
     comment="the own journals of receivers that share one",
 )
 
+combined_archives = Table(
+    "combined_archives",
+    metadata,
+    Column("journal", AnyText, primary_key=True),
+    Column("place", AnyText, nullable=False, comment="where its archive was last"),
+    comment="the archives whose segments have one order, if the catalog is of several",
+)
+
+combined_segments = Table(
+    "combined_segments",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("journal", AnyText, nullable=False),
+    Column("segment", BigInteger, nullable=False, comment="its number in that journal"),
+    UniqueConstraint("journal", "segment"),
+    comment="the order of the segments of all these archives",
+)
+
 source_dialects = Table(
     "source_dialects",
     metadata,

@@ -17,6 +17,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache, partial
+from itertools import chain
 from typing import NamedTuple
 
 from app.assembly.collecting import Key, TrackedAttachment
@@ -30,7 +31,7 @@ from app.pipeline.read.segment_shares import first_received_at
 from app.pipeline.references.header_pass import Remembered
 from app.pipeline.references.message_references import AttachmentClaim, HeldState, MessageBegun
 from app.ports import Catalog, JournalArchive
-from app.service.finishing.stored_parts import held_parts, segments_of
+from app.service.finishing.stored_parts import held_parts
 
 _DEFINITION = tuple(each.name for each in fields(AttachmentDefinition))
 
@@ -90,7 +91,8 @@ NOTHING_EARLIER = EarlierState()
 
 def of_earlier_batches(catalog: Catalog, archive: JournalArchive, known: int, keys: Keys) -> EarlierState:
     """Return what the catalog has of these keys from messages up to the packed position `known`."""
-    present = segments_of(archive)
+    sequences = archive.sequences()
+    present = {*chain.from_iterable(sequences)}
     received_at = lru_cache(maxsize=None)(partial(first_received_at, archive))
     held: dict[Key, HeldState] = {}
     claims: dict[Key, AttachmentClaim] = {}
@@ -105,7 +107,7 @@ def of_earlier_batches(catalog: Catalog, archive: JournalArchive, known: int, ke
         runs = catalog.part_runs_of([record.id for record in records if record.state not in DONE])
         again: list[AttachmentRecord] = []
         for record in records:
-            key, needed = (source, record.correl_id), _segments(record, known, received_at)
+            key, needed = (source, record.correl_id), _segments(record, known, sequences, received_at)
             is_again = record.state is AttachmentState.FINISHED and needed.issubset(present)
             if is_again:
                 again.append(record)
@@ -166,19 +168,30 @@ def _claims(catalog: Catalog, records: Iterable[AttachmentRecord], is_earlier: I
             yield AttachmentClaim(record.source, *place, claim)
 
 
-def _segments(record: AttachmentRecord, known: int, first_received_at: Callable[[int], int | None]) -> set[int]:
+def _segments(
+    record: AttachmentRecord,
+    known: int,
+    sequences: Iterable[Sequence[int]],
+    first_received_at: Callable[[int], int | None],
+) -> set[int]:
     """Return the segments that may have messages up to the packed position `known` that an attachment is made of.
+    `sequences` has the segments of each journal.
 
     Its last message may be a duplicate that came long after it was complete. One segment more is taken, since messages
     of several sources may be journalled in a slightly different order than they were received in.
     """
-    last = min(record.last_position, known)
-    first, end = (Position.unpack(position).segment for position in (record.first_position, last))
-    if record.completed_at is not None:
-        later = range(first + 1, end + 1)
-        completed_at = record.completed_at
-        end = first + 1 + bisect_right(later, completed_at, key=lambda number: first_received_at(number) or 0)
-    return set(range(first, min(end, Position.unpack(last).segment) + 1))
+    first, last = (Position.unpack(at).segment for at in (record.first_position, min(record.last_position, known)))
+
+    def behind(numbers: Sequence[int], received_at: int) -> int:
+        """Return the first of these segments, up to the last one, that begins later than at a time."""
+        low, high = bisect_right(numbers, first), bisect_right(numbers, last)
+        at = bisect_right(numbers, received_at, low, high, key=lambda number: first_received_at(number) or 0)
+        return numbers[at] if at < high else last
+
+    if record.completed_at is None:
+        return set(range(first, last + 1))
+    completed_at = record.completed_at
+    return set(range(first, max((behind(numbers, completed_at) for numbers in sequences), default=last) + 1))
 
 
 def _key_of(message: MessageRecord) -> bytes:

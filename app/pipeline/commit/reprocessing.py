@@ -342,14 +342,18 @@ def _quality(
 def _first_whole_hour(run: OpenRun) -> int:
     """Return the first hour (µs) whose attachments have all their messages in the archive.
 
-    It is the hour after the first message behind the last gap in the segments' numbers, 0 without a gap.
+    It is the hour after the first message of each journal behind the last gap in the segments' numbers, 0 without a
+    gap.
     """
-    numbers = [segment.number for segment in run.archive.segments()]
-    gaps = missing_segments(numbers)
-    if not gaps:
-        return 0
+    sequences = run.archive.sequences()
+    gaps = missing_segments(chain.from_iterable(sequences))
+    return max(_first_hour_behind(run, numbers, gaps[-1][1]) for numbers in sequences) if gaps else 0
+
+
+def _first_hour_behind(run: OpenRun, numbers: Iterable[int], gap: int) -> int:
+    """Return the hour (µs) after the first message in these segments that are behind a gap."""
     for number in numbers:
-        if number > gaps[-1][1]:
+        if number > gap:
             try:
                 return hour_of(run.archive.record_batch(number, 0).column("received_at")[0].value) + HOUR
             except (GatewayError, IndexError):

@@ -10,6 +10,9 @@ from app import plugins
 from app.assembly.machine import AssemblyLimits
 from app.codecs.sas import dialect
 from app.framing.registry import UnknownFraming, traits
+from app.model.records import CombinedArchives
+from app.pipeline.read.archive_places import is_folder
+from app.pipeline.read.combining import combined
 from app.ports import Catalog, Clock, ContentStore, JournalArchive, TableStore
 from app.service.context import Stores
 from app.settings import Section, Settings, Source
@@ -19,6 +22,7 @@ from app.settings import Section, Settings, Source
 class Job:
     """The places of the data by path or URL, and the sources' conventions for messages that do not contain them.
 
+    `journals` are the places of the archives. If they are several, `combined` is the order of their segments.
     Credentials of object stores are in the environment of the process that opens them. `forget_finished` (seconds) is
     how long late duplicates are recognized. Every `expire_unfinished` seconds an open attachment is checked. `cache` is
     the folder for segments of an object store, and `cache_bytes` its size. A commit of a batch takes at most
@@ -27,7 +31,7 @@ class Job:
     none.
     """
 
-    journal: str
+    journals: tuple[str, ...]
     content: str
     tables: str | None
     settings: Settings
@@ -39,11 +43,12 @@ class Job:
     commit_bytes: int = 16 << 30
     run: str = ""
     packing: str | None = None
+    combined: CombinedArchives | None = None
 
     @classmethod
-    def of(cls, settings: Settings, journal: str, *, in_place: bool, tables: bool = True) -> "Job":
+    def of(cls, settings: Settings, *journals: str, in_place: bool, tables: bool = True) -> "Job":
         return cls(
-            journal=journal if "://" in journal else str(Path(journal).absolute()),
+            journals=tuple(each if "://" in each else str(Path(each).absolute()) for each in journals),
             content=settings.content_url,
             tables=settings.tables_url if tables else None,
             settings=_conventions(settings),
@@ -56,9 +61,14 @@ class Job:
         )
 
     @property
+    def journal(self) -> str:
+        """Return the place of the journal, or the places of the journals, for people."""
+        return ", ".join(self.journals)
+
+    @property
     def is_local(self) -> bool:
-        """Return whether the journal is in a folder, and not in an object store."""
-        return is_folder(self.journal)
+        """Return whether all segments are in folders, and none in an object store."""
+        return all(map(is_folder, self.journals))
 
     @property
     def limits(self) -> AssemblyLimits:
@@ -89,9 +99,10 @@ class OpenRun(OpenJob):
 
 
 def open_run(job: Job, catalog: Catalog, clock: Clock) -> OpenRun:
-    """Open the stores of a job for another run: segments may have been replaced. Raises PluginError and
-    GatewayError."""
-    opened = open_job(replace(job, run=token_hex(8), packing=catalog.packing()))
+    """Open the stores of a job for another run: segments may have been replaced. New segments of several archives get
+    their numbers. Raises PluginError and GatewayError."""
+    order = combined(job.journals, catalog, plugins.archive())
+    opened = open_job(replace(job, run=token_hex(8), packing=catalog.packing(), combined=order))
     return OpenRun(opened.job, opened.stores, opened.archive, opened.tables, catalog, clock)
 
 
@@ -103,14 +114,17 @@ def open_job(job: Job) -> OpenJob:
         except UnknownFraming as error:  # its messages would go to quarantine
             why = f"source {name!r}: {error}; install the package of this framing wherever tasks run"
             raise plugins.PluginError(why) from error
-    archive = _archive(job.journal, job.cache, job.cache_bytes, job.run)
+    archive = _archive(job.combined or job.journal, job.cache, job.cache_bytes, job.run)
     stores = Stores(settings=job.settings, journal=archive, store=_content_store(job.content), in_place=job.in_place)
     return OpenJob(job, stores, archive, None if job.tables is None else _table_store(job.tables))
 
 
 @lru_cache(maxsize=2)
-def _archive(place: str, folder: str | None, size: int, run: str) -> JournalArchive:  # noqa: ARG001
-    return plugins.archive()(place, None if folder is None else Path(folder), size)
+def _archive(place: str | CombinedArchives, folder: str | None, size: int, run: str) -> JournalArchive:  # noqa: ARG001
+    cache = None if folder is None else Path(folder)
+    if isinstance(place, CombinedArchives):
+        return plugins.archive().combined(place.behind, cache, size)
+    return plugins.archive()(place, cache, size)
 
 
 @cache
@@ -140,8 +154,3 @@ def _conventions(settings: Settings) -> Settings:
     return Settings.model_construct(
         text=settings.text, limits=settings.limits, traces=settings.traces, sources=dict(sources)
     )
-
-
-def is_folder(place: str) -> bool:
-    """Tell whether a path or URL names a folder."""
-    return "://" not in place or place.startswith("file:")

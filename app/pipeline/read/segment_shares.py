@@ -14,7 +14,7 @@ from app import plugins
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import Position
 from app.observe import logger
-from app.pipeline.job.job import is_folder
+from app.pipeline.read.archive_places import is_folder
 from app.ports import JournalArchive, Segment
 
 log = logger(__name__)

@@ -149,27 +149,32 @@ def _new(
     """Yield the batches of the segments that are new, and the batch of messages to process again."""
     journal, progress = intents.journal_name(run.archive, run.job.journal), run.catalog.progress()
     reached = 0 if progress is None else Position.unpack(progress).segment
-    last = None if until is None else _last_begun_before(run, segments, until)
-    coming = [segment for segment in segments if until is None or segment.number <= (last or 0)]
+    later = [] if until is None else [some[count] for some, count in _begun_before(run, until) if count < len(some)]
+    coming = [segment for segment in segments if not later or segment.number < min(later)]
     while (end := admitted((each for each in coming if each.number > reached), run.job.commit_bytes, None)) is not None:
         yield IntendedBatch(journal, end, run.catalog.progress())
         reached = end
     if again is not None:
-        since = 1 if again.since is None else _last_begun_before(run, segments, again.since) or segments[0].number
+        begun = () if again.since is None else _begun_before(run, again.since)
+        since = min((some[max(count - 1, 0)] for some, count in begun), default=1)
         first = max(again.from_segment or 1, since)
         yield IntendedBatch(journal, segments[-1].number, again=ReprocessingWindow(first, again.source))
 
 
-def _last_begun_before(run: OpenRun, segments: Sequence[Segment], time: int) -> int | None:
-    """Return the last segment that begins with a message received before a time (µs); None if there is none.
+def _begun_before(run: OpenRun, time: int) -> Iterator[tuple[list[int], int]]:
+    """Yield the segments of each journal, and how many of them there are up to the last one that begins with a message
+    received before a time (µs).
 
     A segment whose first message cannot be read counts as one that begins later.
     """
-    for segment in reversed(segments):
-        received_at = first_received_at(run.archive, segment.number)
-        if received_at is not None and received_at < time:
-            return segment.number
-    return None
+    for numbers in run.archive.sequences():
+        count = len(numbers)
+        while count:
+            received_at = first_received_at(run.archive, numbers[count - 1])
+            if received_at is not None and received_at < time:
+                break
+            count -= 1
+        yield numbers, count
 
 
 def unfinished(run: OpenRun) -> Iterator[IntendedBatch]:

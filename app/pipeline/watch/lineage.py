@@ -103,7 +103,7 @@ class _Run:
         )
         self._run = Run(str(generate_new_uuid()), {"processing_engine": engine})
         self._job = OpenLineageJob(namespace, f"pipeline.{name}", facets)
-        self._inputs = [InputDataset(*dataset_name(job.journal))]
+        self._inputs = [InputDataset(*dataset_name(place)) for place in job.journals]
         self._outputs: dict[str, Any] = {}
 
     def wrote(self, tables: Sequence[CommittedTable], store: TableStore | None) -> None:

@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 from app.model.records import Checkpoint
 from app.ports.catalog.assembly import AssemblyCatalog, JournalReferences
+from app.ports.catalog.combined_archives import CombiningCatalog
 from app.ports.catalog.database import CatalogBinding, CatalogDatabase, CatalogRepair
 from app.ports.catalog.deliveries import DeliveryCatalog
 from app.ports.catalog.events import EventCatalog
@@ -34,6 +35,7 @@ class Catalog(
     PipelineCatalog,
     RetentionCatalog,
     SharedJournalCatalog,
+    CombiningCatalog,
     UploadCatalog,
     CatalogRepair,
     Protocol,

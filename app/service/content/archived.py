@@ -3,11 +3,26 @@
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from math import inf
+from pathlib import Path
 
+from app import plugins
 from app.model.errors import NotArchived
 from app.model.message import Position
 from app.model.records import Extent
+from app.ports import Catalog, JournalArchive
 from app.service.context import ArchiveContext, ServiceContext
+from app.settings import Settings
+
+
+def archive_of(
+    catalog: Catalog | None, place: str | Path, settings: Settings, *, is_growing: bool = False
+) -> JournalArchive:
+    """Open the archive that the positions of a catalog are of: that in a place, or the archives whose segments have one
+    order in the catalog."""
+    cache, size = settings.archive_cache, settings.pipeline.cache_bytes
+    if catalog is not None and catalog.combined() is not None:
+        return plugins.archive().combined(catalog.combined, cache, size)
+    return plugins.archive()(place, cache, size, is_growing=is_growing)
 
 
 def newest_readable(context: ServiceContext) -> float:

@@ -30,6 +30,7 @@ def claim(context: ReceiverContext) -> None:
     catalog, journal = context.catalog, context.journal
     if context.settings.standby is None:  # otherwise a lease decides: a gateway that is paused may hold the lock
         catalog.lock()
+    require_one_archive(catalog, masked(context.settings.catalog_url))
     if joined := catalog.receiving_journals():
         raise GatewayError(
             f"{len(joined)} receivers share the journal of the catalog {masked(context.settings.catalog_url)}: set "
@@ -45,6 +46,16 @@ def claim(context: ReceiverContext) -> None:
     if (progress := catalog.progress()) is not None:
         _require_reached(Position.unpack(progress), journal, folder, f"the catalog {place}")
     catalog.bind(identity)
+
+
+def require_one_archive(catalog: Catalog, place: str) -> None:
+    """Raise GatewayError if the catalog in a place has results of several archives: no gateway can continue them."""
+    if (several := catalog.combined()) is not None:
+        archives = ", ".join(place for _, place in several.places)
+        raise GatewayError(
+            f"the catalog {place} has the results of several archives ({archives}). `pipeline batch` continues them, "
+            "and a process that only serves (--role serve) shows them: give this gateway a catalog of its own"
+        )
 
 
 def require_journal(context: ArchiveContext) -> None:

@@ -67,7 +67,12 @@ def back_up(
 class _Backup:
     def __init__(self, estate: GatewayStores, place: ContentStore, progress: ProgressListener) -> None:
         self._estate, self._place, self._progress = estate, place, progress
-        self._archive = journal_archive(estate.settings)
+        if estate.catalog is not None and estate.catalog.combined() is not None:
+            raise GatewayError(
+                f"the catalog {estate.database.place} has the results of several archives, and a backup is of one "
+                "journal: copy the folder or the places of these results while no batch runs, and keep the archives"
+            )
+        self._archive = journal_archive(estate.settings, estate.catalog)
         now = estate.clock.now()
         moment = datetime.fromtimestamp(now / 1e6, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         self._report = BackupReport(f"{moment}-{secrets.token_hex(2)}")

@@ -12,8 +12,9 @@ from app.metrics import Metrics
 from app.model.errors import GatewayError
 from app.model.message import Position
 from app.ports import Catalog, CatalogDatabase, Clock, ContentStore, Journal, JournalArchive, JournalReader, TableStore
+from app.service.content.archived import archive_of
 from app.service.context import ReceiverContext
-from app.service.receiving.ownership import assembled
+from app.service.receiving.ownership import assembled, require_one_archive
 from app.settings import Settings
 
 
@@ -95,12 +96,14 @@ def opened(settings: Settings, *, write: bool) -> Iterator[GatewayStores]:
 
         writer: Journal | None = None
         journal: JournalReader
+        catalog, why = opened_catalog()
+        if catalog is not None and write:
+            require_one_archive(catalog, database.place)
         if write:
             writer = journal = plugins.journal()(settings.journal_folder, clock=clock, durable=durable)
             closing.callback(writer.close)
         else:
-            journal = journal_archive(settings)
-        catalog, why = opened_catalog()
+            journal = journal_archive(settings, catalog)
         if catalog is not None and write:
             catalog.lock()
         yield GatewayStores(
@@ -116,11 +119,11 @@ def opened(settings: Settings, *, write: bool) -> Iterator[GatewayStores]:
         )
 
 
-def journal_archive(settings: Settings) -> JournalArchive:
-    """Return the journal for reading: that of this gateway, or the one that receivers share."""
-    if settings.journal.shared and settings.journal.archive_url is not None:
-        return plugins.archive()(settings.journal.archive_url, settings.archive_cache, settings.pipeline.cache_bytes)
-    return plugins.archive()(settings.journal_folder)
+def journal_archive(settings: Settings, catalog: Catalog | None) -> JournalArchive:
+    """Return the journal for reading: that of this gateway, or the one that receivers share, or all that the catalog
+    has results of."""
+    shared = settings.journal.archive_url if settings.journal.shared else None
+    return archive_of(catalog, shared or settings.journal_folder, settings)
 
 
 def tables(settings: Settings) -> TableStore:

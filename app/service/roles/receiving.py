@@ -29,6 +29,10 @@ from app.service.threads import Worker, periodic
 UPKEEP_SECONDS = 1.0
 REPLAY_SECONDS = 1.0
 STOP_SECONDS = 20.0
+LOOK_SECONDS = 2.0
+"""The time after which a process looks again whether there are more archives."""
+NO_SEGMENT = 1 << 62
+"""A number behind all segments."""
 
 
 class Receiving(Protocol):
@@ -170,12 +174,17 @@ class OwnReceiving:
 
 
 class ReceivingElsewhere:
-    """What a process knows of receiving that another process does, or nobody: what catalog and archive have."""
+    """What a process knows of receiving that another process does, or nobody: what catalog and archive have.
 
-    workers: Sequence[Worker] = ()
+    `taken` is called when a batch has added archives to the one that this process reads: from then on, numbers of
+    segments in the catalog may be of another archive.
+    """
 
-    def __init__(self, context: ArchiveContext) -> None:
-        self._context = context
+    def __init__(self, context: ArchiveContext, stop: Event, taken: Callable[[str], object]) -> None:
+        self._context, self._taken = context, taken
+        is_of_one = context.catalog.combined(NO_SEGMENT) is None
+        every = periodic(stop)
+        self.workers: Sequence[Worker] = [every(LOOK_SECONDS, "archives", self._look)] if is_of_one else []
         self.receivers: Mapping[str, Receiver] = {}
         self.times = SavedReceivingTime(context.catalog)
         self.replayer = RequestedReplays(context.catalog)
@@ -185,13 +194,21 @@ class ReceivingElsewhere:
         require_journal(self._context)
 
     def start(self) -> None:
-        """Do nothing."""
+        """Look from time to time whether the archive is still the only one."""
+        for worker in self.workers:
+            worker.start()
 
     def stop(self) -> None:
-        """Do nothing."""
+        """End that. The event `stop` must be set."""
+        for worker in self.workers:
+            worker.join(STOP_SECONDS)
 
     def close(self) -> None:
         """Do nothing: an archive is not closed."""
+
+    def _look(self) -> None:
+        if self._context.catalog.combined(NO_SEGMENT) is not None:
+            self._taken("the catalog has results of several archives now, and this process reads one: start it again")
 
     def checks(self) -> dict[str, dict[str, Any]]:
         """Return nothing: a failing archive fails the requests that need it, and no others."""

@@ -1,6 +1,7 @@
 """What every catalog promises, by subject."""
 
 from tests.contracts.catalog.checkpoints import Checkpoints
+from tests.contracts.catalog.combining import Combining
 from tests.contracts.catalog.deliveries import Deliveries
 from tests.contracts.catalog.finishing import Finishing
 from tests.contracts.catalog.keys_and_webhooks import KeysAndWebhooks
@@ -24,6 +25,7 @@ class CatalogContract(
     KeysAndWebhooks,
     Leases,
     Sharing,
+    Combining,
     Listing,
     Deliveries,
     Uploads,

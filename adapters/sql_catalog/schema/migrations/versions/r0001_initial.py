@@ -408,6 +408,22 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
         sa.PrimaryKeyConstraint("journal", "source", name=op.f("pk_receiving_time")),
     )
     op.create_table(
+        "combined_archives",
+        sa.Column("journal", sa.Text(), nullable=False),
+        sa.Column("place", sa.Text(), nullable=False, comment="where its archive was last"),
+        sa.PrimaryKeyConstraint("journal", name=op.f("pk_combined_archives")),
+        comment="the archives whose segments have one order, if the catalog is of several",
+    )
+    op.create_table(
+        "combined_segments",
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("journal", sa.Text(), nullable=False),
+        sa.Column("segment", sa.BigInteger(), nullable=False, comment="its number in that journal"),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_combined_segments")),
+        sa.UniqueConstraint("journal", "segment", name=op.f("uq_combined_segments_journal_segment")),
+        comment="the order of the segments of all these archives",
+    )
+    op.create_table(
         "source_dialects",
         sa.Column("source", sa.Text(), nullable=False),
         sa.Column("dialects", sa.Text(), nullable=False),
@@ -578,6 +594,8 @@ def downgrade() -> None:
         "expirations",
         "webhooks",
         "source_dialects",
+        "combined_segments",
+        "combined_archives",
         "receiving_time",
         "receiving_marks",
         "receiving_journals",
