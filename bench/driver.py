@@ -69,7 +69,7 @@ def of_one_source(number: int) -> Iterator[PhysicalMessage]:
 def measured(what: str, journal: Path) -> float:
     """Run this program for one thing, print what it says, and return the driver's peak in MiB."""
     command = [sys.executable, "-m", "bench.driver", "--one", what, str(journal)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     print(said, flush=True)
     return float(said.split()[-2])
 

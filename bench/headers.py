@@ -94,7 +94,7 @@ def main() -> None:
         write(Path(folder), headers(given.headers), 2 * MIB)
         command = [sys.executable, "-m", "bench.headers", "--one", folder]
         one, two = (
-            float(subprocess.run([*command, cores], check=True, capture_output=True, text=True).stdout.split()[-1])
+            float(subprocess.run([*command, cores], check=True, stdout=subprocess.PIPE, text=True).stdout.split()[-1])
             for cores in ("1", "2")
         )
     alone = passed(given.headers)
