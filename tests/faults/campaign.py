@@ -22,6 +22,7 @@ ROUNDS: dict[str, tuple[Round, int]] = {
     **{name: (partial(run, scenario), scenario.most) for name, scenario in SCENARIOS.items()},
     "replicas": (replicas.run, replicas.MOST),
     "receivers": (receivers.run, receivers.MOST),
+    "receivers without disks": (partial(receivers.run, ack="archive"), receivers.MOST),
     **{f"pipeline {host}": (partial(pipeline.run, host), pipeline.MOST) for host in pipeline.HOSTS},
 }
 """All scenarios, and the number of faults that one round of the long form draws."""

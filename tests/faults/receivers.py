@@ -73,8 +73,8 @@ class Programs:
         raise TimeoutError(f"nothing could be sent for {SOON:.0f} s: {why}")
 
 
-def run(seed: str, folder: Path, count: int | None = None) -> Verdict:
-    """Run the scenario with this number of faults, or with each kind once."""
+def run(seed: str, folder: Path, count: int | None = None, *, ack: str = "disk") -> Verdict:
+    """Run the scenario with this number of faults, or with each kind once. Receivers acknowledge as `ack` says."""
     random = Random(f"receivers {seed}")
     with ExitStack() as ending:
         common = ending.enter_context(shared(folder, "receivers", environment("pymqi")))
@@ -88,6 +88,7 @@ def run(seed: str, folder: Path, count: int | None = None) -> Verdict:
             common.forks,
             competing.destination,
             shared=competing.sources,
+            ack=ack,
         )
         ending.callback(division.stop)
         for name in PROCESSES:
