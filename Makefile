@@ -40,7 +40,7 @@ environment: ## Pack what the tasks need on a cluster that has Spark: dist/pipel
 test: system $(VENV)/dev.done ## Set up, then run the whole test suite: make test ARGS="-k journal"
 	@.ci/java $(VENV)
 	@$(BIN)/python -m tests.support.brief_java
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 faults: system $(VENV)/dev.done ## Break a gateway in a thousand ways and see what holds: make faults ARGS="--seed 7 --faults 1000"
 	@exec $(BIN)/python -m tests.faults.campaign $(ARGS)

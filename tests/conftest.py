@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
-from xdist.scheduler import LoadGroupScheduling
+from xdist.scheduler import LoadFileScheduling
 
 from app.pipeline.job.spark_session import SparkSettings, session
 from tests.support import azurite, brief_java, length, object_server
@@ -43,6 +44,9 @@ STARTED_BY = {
     "spark": {"spark"},
 }
 """The fixtures that start programs, by the marker of the tests that use them."""
+
+_OF_SPARK = re.compile("SparkSession|FramingContract")
+"""What is in each file whose tests use the fixture `spark`."""
 
 TOOK = "tests/took"
 """Where pytest's cache has the seconds that each file took."""
@@ -77,7 +81,6 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in its own
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test by what it starts, and begin with the longest files, so that no worker is left alone with one."""
     for item in items:
@@ -88,8 +91,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(marker)
         if not any(map(item.get_closest_marker, STARTED_BY)):
             item.add_marker("unit")
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        if item.get_closest_marker("spark") and not _is_of_spark(_file(item.nodeid)):
+            raise pytest.UsageError(f"{item.nodeid} uses Spark, and its file does not say so (tests/conftest.py)")
     if config.getoption("seconds"):
         return
     cache = getattr(config, "cache", None)
@@ -151,12 +154,21 @@ sys.addaudithook(_watch)
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each file to one worker process, and all tests of Spark to the same one: starting Java takes long."""
-    if config.getoption("dist") != "loadgroup":
-        return None
-    scheduling = LoadGroupScheduling(config, log)
-    scheduling._split_scope = lambda nodeid: "spark" if nodeid.endswith("@spark") else _file(nodeid)
-    return scheduling
+    return FileScheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+class FileScheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives each file to one worker process, and all files of Spark to the same one: starting Java takes long."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if _is_of_spark(_file(nodeid)) else _file(nodeid)
+
+
+@cache
+def _is_of_spark(file: str) -> bool:
+    """Tell whether tests of a file use the fixture `spark`, as far as its text shows. Groups of xdist would do, but the
+    process that divides the tests among the others gets their names alone."""
+    return _OF_SPARK.search((ROOT / file).read_text()) is not None
 
 
 def _file(nodeid: str) -> str:

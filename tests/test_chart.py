@@ -316,10 +316,10 @@ def test_receivers_that_acknowledge_by_the_archive_have_no_volume() -> None:
     assert volumes["data"] == {"name": "data", "emptyDir": {}}
 
 
-@pytest.mark.parametrize("spark", [False, True], ids=["keepers assemble", "Spark assembles"])
-def test_kubernetes_knows_every_field_of_a_release_with_receivers(spark: bool) -> None:
+@pytest.mark.parametrize("with_spark", [False, True], ids=["keepers assemble", "Spark assembles"])
+def test_kubernetes_knows_every_field_of_a_release_with_receivers(with_spark: bool) -> None:
     values = EVERYTHING | DIVIDED | TOGETHER | {"assembler": "embedded"}
-    if spark:
+    if with_spark:
         settings = {**UNSHARED, **TOGETHER["settings"]}
         values |= {"assembler": "spark", "settings": settings}
         values["pipeline"] = EVERYTHING["pipeline"] | {"sharesVolume": False}
@@ -344,7 +344,7 @@ def test_kubernetes_knows_every_field_of_a_release_with_receivers(spark: bool) -
     assert only(manifests, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"].items() <= labels
     assert only(manifests, "Service", f"{NAME}-metrics")["spec"]["selector"].items() <= labels
     driver = [each for each in manifests if each["metadata"]["name"] == f"{NAME}-pipeline"]
-    assert bool(driver) == spark
+    assert bool(driver) == with_spark
 
 
 def test_each_receiver_has_client_identifiers_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,11 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
         "attachment-gateway serve --config gateway.toml --role .*",
         "needs PostgreSQL and an object store; tests/end_to_end/test_roles.py and test_receiving_together.py run these",
     ),
+    (
+        "docs/scaling.md",
+        "attachment-gateway receivers leave JOURNAL",
+        "needs several receivers; tests/web/test_receivers.py runs it",
+    ),
     ("docs/scaling.md", "export ATTACHMENT_GATEWAY_.*", "is for the command after it"),
     (
         "docs/scaling.md",

@@ -152,12 +152,12 @@ def test_a_client_that_has_left_frees_its_place(tmp_path: Path, connections: lis
         waiting = (
             f"GET /v1/attachments/{stock.receiving([], 5).id}?wait=60 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
         )
-        for request in (waiting, b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+        for number, request in enumerate((waiting, b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")):
             client = opened(address)
             client.sendall(request)
-            until(lambda: connections[-1:] and not connections[-1].is_idle)
+            until(lambda: len(connections) > number and connections[number].cycle is not None)  # noqa: B023
             client.close()
-            until(connections[-1].is_closing, 3)
+            until(connections[number].is_closing, 3)
 
 
 @pytest.mark.parametrize("length", [1, len(LIST) - 1, len(PUT) + 30, len(SIZED) - 1])
