@@ -145,7 +145,10 @@ class Faults:
 
 
 def not_ready(division: Division) -> list[str]:
-    """Wait until all processes are ready. Return the names of those that are not for too long, or have ended."""
+    """Wait until all processes are ready. Return the names of those that are not for too long, or have ended.
+
+    One that ended because another one has taken its place is started again, as supervisors do.
+    """
     end, waiting = monotonic() + SOON, list(division.processes)
     while waiting and monotonic() < end:
         waiting = [name for name in waiting if not _is_ready(division[name])]
@@ -154,7 +157,11 @@ def not_ready(division: Division) -> list[str]:
 
 
 def _is_ready(gateway: ForkedGateway) -> bool:
-    if gateway.process is None or gateway.process.poll() is not None:
+    if gateway.process is None:
+        return False
+    if gateway.process.poll() == os.EX_TEMPFAIL:
+        gateway.start(timeout=120)
+    if gateway.process.poll() is not None:
         return False
     with suppress(httpx.HTTPError):
         return gateway.client.get("/health/ready").status_code == 200

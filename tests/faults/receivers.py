@@ -4,7 +4,8 @@ broker or the queue manager is started again.
 
 Three processes receive from the same queues of a queue manager and from the same groups of subscribers, two serve, and
 two keep. In the end each attachment must have been finished once, with the bytes that were sent, and the quarantine
-must be empty. After each fault all processes become ready by themselves.
+must be empty. After each fault all processes become ready by themselves, or, if another one has taken the place of a
+receiver without a disk, when they are started again.
 """
 
 from collections.abc import Callable
