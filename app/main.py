@@ -72,11 +72,10 @@ def build(settings: Settings, instance: str | None = None, active: HeldLease | N
     """
     _opened("data folder", settings.data.mkdir, parents=True, exist_ok=True)
     clock: Clock = SystemClock()
-    is_receiver, is_shared = Role.RECEIVE in settings.roles, settings.journal.shared
-    is_sole_receiver = is_receiver and not is_shared
-    make = partial(_receiver_context, active) if is_sole_receiver else _archive_context
+    is_receiver = Role.RECEIVE in settings.roles
+    make = partial(_receiver_context, active) if settings.is_sole_receiver else _archive_context
     context = make(settings, clock, instance or new_instance())
-    own = _own_context(context) if is_receiver and is_shared else None
+    own = _own_context(context) if is_receiver and not settings.is_sole_receiver else None
     receivers = {
         name: plugins.transport(source.transport).receiver(name, traits(source.framing), source.options)
         for name, source in settings.sources.items()
@@ -87,7 +86,7 @@ def build(settings: Settings, instance: str | None = None, active: HeldLease | N
         for name, destination in settings.destinations.items()
         if Role.SERVE in settings.roles
     }
-    url = settings.journal.archive_url if is_sole_receiver else None
+    url = settings.journal.archive_url if settings.is_sole_receiver else None
     archive = None if url is None else _opened("archive", plugins.content_store(), url)
     return Gateway(context, receivers, senders, archive, own)
 
@@ -212,8 +211,7 @@ def serve(
         instance = instance or new_instance()
         run = partial(_serve, settings, instance, listener, started)
         if settings.standby is None or Role.RECEIVE not in settings.roles:  # others run side by side
-            is_sole_receiver = Role.RECEIVE in settings.roles and not settings.journal.shared
-            run(None, nullcontext(), (lambda _why: None) if is_sole_receiver else _leave)
+            run(None, nullcontext(), (lambda _why: None) if settings.is_sole_receiver else _leave)
         else:
             _stand_by(settings, settings.standby, instance, listener, run)
 

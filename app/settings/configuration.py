@@ -187,6 +187,11 @@ class Settings(BaseSettings):
         return self.roles != ALL_ROLES
 
     @property
+    def is_sole_receiver(self) -> bool:
+        """Whether this process receives, and no other one into the same journal."""
+        return Role.RECEIVE in self.roles and not self.journal.shared
+
+    @property
     def is_catalog_shared(self) -> bool:
         """Whether several processes may use the catalog."""
         return self.catalog_url.startswith("postgresql")

@@ -69,7 +69,7 @@ def leave_receiver(journal: Journal, gateway: GatewayDep, caller: CallerDep) -> 
     caller.trail.details = {"journal": journal}
     receivers = {each.id: each for each in gateway.catalog.receiving_journals()}
     if journal not in receivers:
-        raise Problem("not-found", f"there is no receiver with the journal {journal!r}")
+        raise _unknown(journal)
     if not any(each.state == "receiving" for each in receivers.values() if each.id != journal):
         raise Problem(
             "last-receiver", f"no other receiver than {receivers[journal].receiver} receives: start one first"
@@ -96,4 +96,8 @@ def forget_receiver(journal: Journal, gateway: GatewayDep, caller: CallerDep) ->
     if found is not None and not found.is_away:
         raise Problem("not-ended", f"the receiver {found.receiver} was seen less than a minute ago: end it first")
     if not gateway.catalog.leave(journal):
-        raise Problem("not-found", f"there is no receiver with the journal {journal!r}")
+        raise _unknown(journal)
+
+
+def _unknown(journal: str) -> Problem:
+    return Problem("not-found", f"there is no receiver with the journal {journal!r}")
