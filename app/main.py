@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 GRACE_SECONDS = 10
 SUPERSEDED_STATUS = 75
-"""The exit status of a gateway whose lease went to another one: it is to be started again (EX_TEMPFAIL)."""
+"""The exit status of a gateway whose place another one has taken: it is to be started again (EX_TEMPFAIL)."""
 Durable = Callable[[str], Position | None]
 """A function from a journal's id to the last position in it that is known to have been durable."""
 M_ARENA_MAX = -8
