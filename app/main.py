@@ -29,7 +29,7 @@ from app.service.context import ArchiveContext, ReceiverContext, ServiceContext,
 from app.service.events.event_spans import Traces
 from app.service.gateway import Gateway
 from app.service.instance import new_instance
-from app.service.receiving.ownership import assembled, require_one_archive
+from app.service.receiving.catalog_claim import assembled, require_one_archive
 from app.service.roles.standing_by import StandingBy
 from app.service.threads import collect_seldom, switch_soon
 from app.settings import Http, Role, Settings, Standby

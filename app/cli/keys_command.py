@@ -12,7 +12,7 @@ from rich.markup import escape
 from app.cli.config_command import Config, duration, read
 from app.cli.line_tables import ListColumn, ListTable, print_list
 from app.cli.terminal import Failure, Json, err, print_json, time
-from app.model.access import SCOPES, ApiKey, Scope
+from app.model.principals import SCOPES, ApiKey, Scope
 from app.model.times import to_microseconds, to_time
 from app.settings import Settings
 

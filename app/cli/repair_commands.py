@@ -17,7 +17,7 @@ from app.observe import configure_logging
 from app.plugins import PluginError
 
 if TYPE_CHECKING:
-    from app.service.repair.findings import Finding
+    from app.service.repair.finding_kinds import Finding
     from app.service.repair.repairs import RepairOutcome
 from pathlib import Path
 

@@ -30,7 +30,7 @@ from app.service.content.content_service import Contents
 from app.service.context import ArchiveContext, ReceiverContext, ServiceContext, WriterContext
 from app.service.events.event_reader import EventReader, EventWatch
 from app.service.monitoring.catalog_watch import ASK_SECONDS, CatalogCounts, CatalogWatch
-from app.service.monitoring.health import Health
+from app.service.monitoring.health_report import Health
 from app.service.monitoring.history import History
 from app.service.monitoring.peers import Peers, checked
 from app.service.retention.deletion import Deletion

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ByteSize, Field, StringConstraints, field_validator, model_validator
 
-from app.model.access import Scope
+from app.model.principals import Scope
 from app.model.validation import HOST, ORIGIN
 from app.secret import Words, split_url
 from app.settings.section import Section

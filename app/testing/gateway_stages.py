@@ -11,7 +11,7 @@ from typing import Any
 from app import plugins
 from app.metrics import Metrics
 from app.service.context import ReceiverContext
-from app.service.receiving.ownership import assembled
+from app.service.receiving.catalog_claim import assembled
 from app.settings import Settings
 
 

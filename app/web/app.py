@@ -1,7 +1,7 @@
 """The REST application."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib.metadata import version
@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.service.access.audit import FILE_BYTES, AuditLog, Repeats
 from app.service.access.authentication import Authenticator
@@ -33,7 +34,6 @@ from app.web.http.methods import HeadMiddleware
 from app.web.middleware import problem_handlers
 from app.web.middleware.browsers import NOT_OF_FORMS, BrowserMiddleware
 from app.web.middleware.request_metrics import MeasuringMiddleware
-from app.web.middleware.roles import OtherRoleMiddleware
 from app.web.resources import (
     access,
     archives,
@@ -43,7 +43,7 @@ from app.web.resources import (
     field_descriptions,
     files,
     health,
-    iceberg,
+    iceberg_catalog,
     pipeline,
     receivers,
     sign_in,
@@ -141,6 +141,20 @@ _CORS: dict[str, Any] = {
 }
 
 
+class OtherRoleMiddleware:
+    """Middleware of a process that does not serve REST: only these paths get through, and all else gets a problem."""
+
+    def __init__(self, app: ASGIApp, paths: Iterable[str], roles: Iterable[str]) -> None:
+        self.app, self._paths = app, frozenset(paths)
+        self._why = f"this process has the roles {', '.join(sorted(roles))}: ask one with the role serve"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in self._paths:
+            await self.app(scope, receive, send)
+        else:
+            await problems.Problem("not-served", self._why).response(scope["path"])(scope, receive, send)
+
+
 def create_app(gateway: Gateway) -> FastAPI:
     """Return the REST application of a gateway; the caller starts and stops the gateway."""
 
@@ -236,7 +250,7 @@ def routes(*, has_iceberg: bool) -> list[BaseRoute]:
     for router in (api, sign_in.router, documentation.router, console.router, health.router):
         whole.include_router(router)
     if has_iceberg:
-        whole.include_router(iceberg.router)
+        whole.include_router(iceberg_catalog.router)
     for route in iter_route_contexts(whole.routes):
         original = route.original_route
         if isinstance(original, APIRoute):

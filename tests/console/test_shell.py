@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from playwright.sync_api import Request, Route, expect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.model.access import Scope as May
+from app.model.principals import Scope as May
 from app.model.records import Checkpoint, NewEvent, StoredObject
 from app.service.access.api_keys import UNLIMITED, KeyLimits, make_key
 from app.web.app import create_app

@@ -13,7 +13,7 @@ from app.model.errors import CatalogError, CatalogTaken, GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Checkpoint, JournalIdentity
 from app.service.context import ReceiverContext
-from app.service.receiving.ownership import claim, keep_lock
+from app.service.receiving.catalog_claim import claim, keep_lock
 from app.testing.gateway_stages import service_context
 
 
@@ -62,7 +62,7 @@ def test_what_does_not_belong_together_is_said(context: ReceiverContext, told: d
 def test_a_database_that_is_away_is_waited_for_and_another_gateway_is_not(
     context: ReceiverContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.service.receiving.ownership.LOCK_SECONDS", 0.01)
+    monkeypatch.setattr("app.service.receiving.catalog_claim.LOCK_SECONDS", 0.01)
     claim(context)
     answers: list[Exception | None] = [
         CatalogError("away"),

@@ -155,7 +155,7 @@ def service(
 def test_a_gateway_that_was_replaced_takes_nothing_more_and_is_not_live(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.service.receiving.ownership.LOCK_SECONDS", 1.0)
+    monkeypatch.setattr("app.service.receiving.catalog_claim.LOCK_SECONDS", 1.0)
     service = start()
     service.until_state(service.send(b"before"), AttachmentState.FINISHED)
     other = SqlCatalog(f"sqlite:///{tmp_path / 'catalog.sqlite'}")
@@ -175,7 +175,7 @@ def test_a_gateway_that_was_replaced_takes_nothing_more_and_is_not_live(
 def test_a_lock_file_that_was_tidied_away_is_made_anew(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.service.receiving.ownership.LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("app.service.receiving.catalog_claim.LOCK_SECONDS", 0.05)
     service = start()
     (tmp_path / "catalog.sqlite.lock").unlink()
     until((tmp_path / "catalog.sqlite.lock").exists, DEADLINE)

@@ -11,9 +11,9 @@ from fastapi import FastAPI
 
 from app.codecs.sas import correlid
 from app.codecs.sas.constants import SUBORDINATE_MSG_TYPE
-from app.model.access import Scope
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.message import PhysicalMessage
+from app.model.principals import Scope
 from app.model.records import Checkpoint, DeliveryRecord, NewEvent
 from app.service.access.api_keys import UNLIMITED, KeyLimits, make_key
 from app.web.access.operations import OPERATIONS

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.model.access import Scope
+from app.model.principals import Scope
 from app.service.access.api_keys import make_key
 from app.web.access.operations import OPERATIONS
 from app.web.app import create_app, routes

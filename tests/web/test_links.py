@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from adapters.sql_catalog.schema import catalog_tables
-from app.model.access import Scope
+from app.model.principals import Scope
 from app.service.access.api_keys import UNLIMITED, KeyLimits, make_key
 from app.web.app import create_app
 from tests.web.stock import Stock, serving

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from app.model.access import Scope
+from app.model.principals import Scope
 from app.service.access.api_keys import make_key
 from app.settings import Http
 from app.web.app import create_app

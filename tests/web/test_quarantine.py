@@ -3,10 +3,10 @@ from typing import Any
 import httpx
 import pytest
 
-from app.model.access import Scope
 from app.model.attachment import AttachmentKind
 from app.model.errors import DamagedError, InvalidInputError
 from app.model.message import PhysicalMessage, Position
+from app.model.principals import Scope
 from app.model.records import Checkpoint
 from app.service.access.api_keys import KeyLimits, make_key
 from app.service.quarantine.quarantine_records import quarantine_entry

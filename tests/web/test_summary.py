@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from app.model.access import Scope
 from app.model.attachment import AttachmentState
+from app.model.principals import Scope
 from app.model.times import to_time
 from app.ports import Tallies
 from app.service.access.api_keys import KeyLimits, make_key

@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, Row, bindparam, insert, or_, select, update
 from adapters.sql_catalog.parts.part import CatalogPart
 from adapters.sql_catalog.schema.bounded_types import AnyText
 from adapters.sql_catalog.schema.catalog_tables import api_keys, shared_secrets
-from app.model.access import ApiKey, Scope
+from app.model.principals import ApiKey, Scope
 
 _SETS = ("scopes", "sources", "destinations")
 

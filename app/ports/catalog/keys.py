@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from app.model.access import ApiKey
+from app.model.principals import ApiKey
 
 
 class KeyCatalog(Protocol):

@@ -14,7 +14,7 @@ from secrets import token_hex, token_urlsafe
 from threading import Lock
 from time import monotonic
 
-from app.model.access import ApiKey, Scope
+from app.model.principals import ApiKey, Scope
 from app.observe import Recurring, logger
 from app.ports import Clock, KeyCatalog
 

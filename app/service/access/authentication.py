@@ -6,8 +6,8 @@ from hashlib import sha256
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from app.model.access import EVERYTHING, Principal, Scope
 from app.model.errors import CatalogError
+from app.model.principals import EVERYTHING, Principal, Scope
 from app.ports import Catalog, Clock
 from app.service.access.api_keys import PREFIX, KeyRefused, Keys
 from app.settings import Http, Oidc

@@ -14,8 +14,8 @@ from joserfc import jws, jwt
 from joserfc.errors import ExpiredTokenError, JoseError
 from joserfc.jwk import KeySet
 
-from app.model.access import Principal, Scope
 from app.model.errors import GatewayError
+from app.model.principals import Principal, Scope
 from app.observe import Recurring, logger
 from app.ports import Clock
 from app.settings import Oidc

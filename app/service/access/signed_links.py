@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import orjson
 
-from app.model.access import Principal, PrincipalKind, Scope
+from app.model.principals import Principal, PrincipalKind, Scope
 
 SECRET_NAME = "links"  # noqa: S105 - a name
 SECRET_BYTES = 32

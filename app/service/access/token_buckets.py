@@ -13,7 +13,7 @@ from ipaddress import ip_address, ip_network
 from math import ceil, floor
 from typing import NamedTuple
 
-from app.model.access import Principal
+from app.model.principals import Principal
 
 WINDOW_SECONDS = 10
 """A full bucket has what its rate allows in this time."""

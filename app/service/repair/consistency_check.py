@@ -17,7 +17,7 @@ from app.service.content.stored_content import object_name
 from app.service.repair import record_files
 from app.service.repair.catalog_pages import AT_ONCE, OPEN, attachments_in, batched, ended_attachments, pages
 from app.service.repair.content_check import measure, object_size, unsound
-from app.service.repair.findings import CannotCheck, Finding
+from app.service.repair.finding_kinds import CannotCheck, Finding
 from app.service.repair.record_files import Dropped
 from app.service.repair.record_json import Row
 from app.service.repair.repair_stores import GatewayStores, ProgressListener

@@ -20,10 +20,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from app import plugins
-from app.model.access import ApiKey
 from app.model.attachment import AttachmentState
 from app.model.errors import GatewayError
 from app.model.message import Position
+from app.model.principals import ApiKey
 from app.model.records import (
     CONTENT_LOST,
     NOTHING_CAME,

@@ -14,7 +14,7 @@ from app.model.message import Position
 from app.ports import Catalog, CatalogDatabase, Clock, ContentStore, Journal, JournalArchive, JournalReader, TableStore
 from app.service.content.archived import archive_of
 from app.service.context import ReceiverContext
-from app.service.receiving.ownership import assembled, require_one_archive
+from app.service.receiving.catalog_claim import assembled, require_one_archive
 from app.settings import Settings
 
 

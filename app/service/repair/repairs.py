@@ -14,7 +14,7 @@ from app.service.repair import record_files
 from app.service.repair.catalog_pages import OPEN
 from app.service.repair.consistency_check import last_segment
 from app.service.repair.content_check import object_size
-from app.service.repair.findings import Action, Finding
+from app.service.repair.finding_kinds import Action, Finding
 from app.service.repair.rebuilding import rebuild
 from app.service.repair.recorder import Recorder
 from app.service.repair.repair_stores import GatewayStores, ProgressListener

@@ -19,8 +19,8 @@ from app.service.content.content_damage import Damages
 from app.service.context import ArchiveContext, Change, ReceiverContext, at_once
 from app.service.quarantine.replays import Replayer, Replays, RequestedReplays
 from app.service.receiving.archiver import Archiver
+from app.service.receiving.catalog_claim import claim, keep_lock, require_journal
 from app.service.receiving.journal_upkeep import JournalUpkeep, measure_journal, seal_old_segment
-from app.service.receiving.ownership import claim, keep_lock, require_journal
 from app.service.repair.healing import Healer, Reading
 from app.service.retention.receiving_time import CountedTime, SavedReceivingTime
 from app.service.stream import Embedded, Stream

@@ -17,9 +17,9 @@ from app.ports import Receiver
 from app.service.assembling.assembly_hosts import AssembledElsewhere
 from app.service.context import ArchiveContext, Change, WriterContext, at_once
 from app.service.quarantine.replays import Replayer
+from app.service.receiving.catalog_claim import require_journal
 from app.service.receiving.journal_upkeep import measure_journal, seal_old_segment
 from app.service.receiving.leaving import Leaving
-from app.service.receiving.ownership import require_journal
 from app.service.receiving.publishing import Publisher
 from app.service.retention.receiving_time import SavedReceivingTime
 from app.service.stream import Stream

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.model.access import Principal
+from app.model.principals import Principal
 from app.service.access.audit import entry
 from app.web.access.operations import OPERATIONS, READ_AUDIT, Operation
 

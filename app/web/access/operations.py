@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from app.model.access import Scope
+from app.model.principals import Scope
 
 READ_AUDIT = "read-audit"
 

@@ -4,7 +4,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.model.access import Principal
+from app.model.principals import Principal
 from app.service.access.token_buckets import RateExceeded, Rates, client_of
 from app.web.problems import Problem
 

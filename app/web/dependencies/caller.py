@@ -12,8 +12,8 @@ from fastapi import Depends, Query, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
-from app.model.access import Principal, Scope
 from app.model.errors import CatalogError
+from app.model.principals import Principal, Scope
 from app.service.access.authentication import Authenticator, CredentialsRefused
 from app.service.access.signed_links import LinkRefused, Links
 from app.web.access.audit_trail import Trail, trail_of

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from app.model.access import PrincipalKind, Scope
+from app.model.principals import PrincipalKind, Scope
 from app.model.times import to_time
 from app.service.access.audit import AuditLog, Entry, Repeats
 from app.service.access.signed_links import Links

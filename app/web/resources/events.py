@@ -7,8 +7,8 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from app.model.access import Principal
 from app.model.event_logs import EventFilter, EventLogs
+from app.model.principals import Principal
 from app.model.records import EventRecord
 from app.service.access.authentication import Authenticator
 from app.web.dependencies.caller import CallerDep, LinkDep

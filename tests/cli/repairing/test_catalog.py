@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from app.model.access import ApiKey, Scope
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.identity import attachment_id
+from app.model.principals import ApiKey, Scope
 from app.model.records import CONTENT_LOST, NewEvent
 from app.service.context import at_once
 from app.service.repair.recorder import Recorder

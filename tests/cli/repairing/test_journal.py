@@ -12,7 +12,7 @@ from app.model.attachment import AttachmentState
 from app.model.errors import GatewayError
 from app.model.records import CONTENT_LOST
 from app.service.content.settling import Settler
-from app.service.receiving.ownership import claim
+from app.service.receiving.catalog_claim import claim
 from tests.cli.repairing.conftest import Fsck, receive_one_by_one
 from tests.support.kept import SOURCE, Kept, assemble, flip
 from tests.support.loads import messages

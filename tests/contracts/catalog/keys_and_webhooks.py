@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.model.access import ApiKey, Scope
+from app.model.principals import ApiKey, Scope
 from app.model.webhook_state import WebhookRecord, WebhookState
 from app.ports import Catalog
 from tests.contracts.catalog.records import dead_letter

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 import pytest
 
-from app.model.access import Scope
+from app.model.principals import Scope
 from app.service.access.api_keys import KeyLimits, make_key
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.model.access import EVERYTHING, Principal
+from app.model.principals import EVERYTHING, Principal
 from app.service.access import token_buckets
 from app.service.access.token_buckets import RateExceeded, Rates, client_of
 

@@ -13,10 +13,10 @@ import pytest
 
 from app.codecs.ibm_mq.constants import MQMF_MSG_IN_GROUP
 from app.codecs.sas import correlid
-from app.model.access import Scope
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
+from app.model.principals import Scope
 from app.model.records import Checkpoint, GroupProgress, NewEvent, PartRun, StoredObject
 from app.model.times import to_microseconds
 from app.service.access.api_keys import UNLIMITED, KeyLimits, make_key

@@ -11,8 +11,8 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from app.model.access import Scope
 from app.model.identity import attachment_id
+from app.model.principals import Scope
 from app.service.access.api_keys import KeyLimits, make_key
 from app.testing.waiting import until
 from tests.support.announcing import KEY, Known, Sent, traffic

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.model.access import Scope
 from app.model.attachment import AttachmentKind
+from app.model.principals import Scope
 from app.service.access.api_keys import KeyLimits, make_key
 from tests.web.messages.sending import delivery
 from tests.web.stock import Stock

@@ -12,7 +12,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from app.model.access import Scope
+from app.model.principals import Scope
 from app.service.access.api_keys import KeyLimits, make_key
 from app.service.conversion import Conversions
 from app.testing.waiting import PATIENCE

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Header, Path, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
-from app.model.access import Scope
 from app.model.errors import GatewayError
+from app.model.principals import Scope
 from app.model.uploads import UnknownUpload
 from app.service.gateway import Gateway
 from app.service.sending.upload_space import SpaceReservation
