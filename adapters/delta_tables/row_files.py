@@ -1,7 +1,19 @@
-"""Writing of the Parquet files of tables, in row groups of bounded size."""
+"""Writing of the Parquet files of tables, in row groups of bounded size, with statistics of each file.
 
-from collections.abc import Iterator
+By the statistics readers skip files without matching rows. They are numbers of nulls, and the least and the greatest
+value, of the first 32 columns (Delta's own choice), from the file's row groups. Bounds may be too wide and never too
+narrow. Long texts are cut, and a cut greatest text gets the last character of Unicode appended. Columns with NaN, or
+with bounds that JSON cannot represent, have none.
+
+Source: Delta transaction log protocol, "Per-file Statistics".
+"""
+
+import json
+import math
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from datetime import date, datetime
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -9,12 +21,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from adapters.delta_tables import delta_schema
-from adapters.delta_tables.statistics import COLUMNS, statistics
 from adapters.delta_tables.table_storage import TableStorage
 from app.ports import TableFile
 
 ROW_GROUP_BYTES = 32 << 20
 ROW_GROUP_ROWS = 1 << 20
+
+COLUMNS = 32
+LONGEST_TEXT = 32
+_LAST_CHARACTER = "\U0010ffff"
 
 _OPTIONS = {"compression": "zstd", "compression_level": 1, "store_schema": False}
 
@@ -71,5 +86,57 @@ def writing(
         written.rows = RowWriter(writer, stored, group_bytes)
         yield written
         written.rows.end_group()
-    said = statistics(collector[0], written.rows.nans)
+    said = _statistics(collector[0], written.rows.nans)
     written.file = TableFile(path, storage.size(f"{folder}/{path}"), collector[0].num_rows, said)
+
+
+def _statistics(metadata: pq.FileMetaData, without_bounds: Collection[str]) -> str:
+    """Return the statistics as Delta's JSON text. The columns `without_bounds` get only a number of nulls."""
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for at in range(min(metadata.num_columns, COLUMNS)):
+        name = metadata.schema.column(at).name
+        groups = [metadata.row_group(n).column(at).statistics for n in range(metadata.num_row_groups)]
+        if any(group is None or not group.has_null_count for group in groups):
+            continue
+        nulls[name] = sum(group.null_count for group in groups)
+        bounds = None if name in without_bounds else _bounds(groups)
+        if bounds is not None:
+            least[name], greatest[name] = bounds
+    return json.dumps(
+        {"numRecords": metadata.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls},
+        ensure_ascii=False,
+        allow_nan=False,
+    )
+
+
+def _bounds(groups: list[pq.Statistics]) -> tuple[Any, Any] | None:
+    held = [group for group in groups if group.num_values]
+    if not held or not all(group.has_min_max for group in held):
+        return None
+    try:
+        least, greatest = min(group.min for group in held), max(group.max for group in held)
+    except (ValueError, OverflowError):  # a time outside Python's range
+        return None
+    bounds = (*_json_values(least), *_json_values(greatest, is_greatest=True))
+    return (bounds[0], bounds[1]) if len(bounds) == 2 else None
+
+
+def _json_values(value: Any, *, is_greatest: bool = False) -> Iterator[Any]:
+    """Yield the value in its JSON form; yield nothing if JSON cannot represent it."""
+    if isinstance(value, float):
+        if math.isfinite(value):
+            yield value
+    elif isinstance(value, str):
+        text = value[:LONGEST_TEXT]
+        if len(value) == len(text) or not is_greatest:
+            yield text
+        elif value[LONGEST_TEXT] != _LAST_CHARACTER:
+            yield text + _LAST_CHARACTER
+    elif isinstance(value, datetime):
+        yield value.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    elif isinstance(value, date):
+        yield value.isoformat()
+    elif isinstance(value, int):
+        yield value

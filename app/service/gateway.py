@@ -34,8 +34,7 @@ from app.service.monitoring.health_report import Health
 from app.service.monitoring.history import History
 from app.service.monitoring.peers import Peers, checked
 from app.service.retention.deletion import Deletion
-from app.service.roles.keeper import Keeper
-from app.service.roles.keeping import KeepingTerm, KeptParts
+from app.service.roles.keeping import Keeper, KeepingTerm, KeptParts
 from app.service.roles.receiving import OwnReceiving, Receiving, ReceivingElsewhere
 from app.service.roles.receiving_together import ReceivingTogether
 from app.service.sending.abandoned_uploads import drop_abandoned_uploads

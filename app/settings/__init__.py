@@ -5,11 +5,19 @@
 they are used (`app.secret`). Sizes are bytes or text such as "64 MiB", durations seconds or text such as "1h30m".
 """
 
-from app.settings.configuration import ENVIRONMENT_PREFIX, Log, Settings, Standby, TextSettings, TraceSettings
+from app.settings.configuration import (
+    ALL_ROLES,
+    ENVIRONMENT_PREFIX,
+    Log,
+    Role,
+    Settings,
+    Standby,
+    TextSettings,
+    TraceSettings,
+)
 from app.settings.http import Audit, Http, Oidc
 from app.settings.limits import ExpirySettings, Limits, RetentionSettings, Scrub
 from app.settings.loading import SettingsError, SettingsProblem, load
-from app.settings.roles import ALL_ROLES, Role
 from app.settings.section import Section
 from app.settings.setting_types import DialectName, Digest, Duration, FramingName, LineEnd, Name, microseconds
 from app.settings.storage import (

@@ -1,16 +1,16 @@
-"""The whole configuration: all sections together, with standby gateways, traces, texts and the log."""
+"""The whole configuration: all sections together, with roles, standby gateways, traces, texts and the log."""
 
 from collections.abc import Collection, Mapping
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app.settings.http import Audit, Http, Oidc
 from app.settings.limits import ExpirySettings, Limits, RetentionSettings, Scrub
-from app.settings.roles import ALL_ROLES, Role
 from app.settings.section import Section, all_errors
 from app.settings.setting_types import Duration, LineEnd, Name
 from app.settings.storage import (
@@ -23,6 +23,22 @@ from app.settings.storage import (
 )
 from app.settings.transports import Destination, Source
 from app.settings.webhooks import Webhook
+
+
+class Role(StrEnum):
+    """A role of a process, which has all of them unless the settings divide them among several.
+
+    - `receive`: from brokers to the journal, assembly, finishing, and the journal's own upkeep.
+    - `serve`: REST, the console, and sending.
+    - `keep`: what must be done once: retention, expiry, scrubbing, webhooks, records, settling, the lines of events.
+    """
+
+    RECEIVE = "receive"
+    SERVE = "serve"
+    KEEP = "keep"
+
+
+ALL_ROLES: Final = frozenset(Role)
 
 
 class Standby(Section):

@@ -28,7 +28,7 @@ from app.service.monitoring.timeline import timeline
 from app.service.retention.receiving_time import SavedReceivingTime
 from app.service.retention.sweeper import Sweeper
 from app.service.roles import election
-from app.service.roles.keeper import KEEPER
+from app.service.roles.keeping import KEEPER
 from app.service.sending.abandoned_uploads import LONGEST_UPLOAD, AbandonedUploads
 from app.settings import Role
 from app.testing.gateway_stages import ManualClock, service_context

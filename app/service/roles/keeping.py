@@ -1,11 +1,13 @@
 """The role `keep`: what must be done once, whatever the number of processes, by the one that holds the lease."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from threading import Event
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from app.model.errors import GatewayError
 from app.model.records import EventRecord
-from app.ports import TableStore
+from app.ports import HeldLease, TableStore
 from app.service.assembling.following import Following
 from app.service.content.content_damage import Damages
 from app.service.content.settling import Settler
@@ -18,12 +20,16 @@ from app.service.repair.recorder import Recorder
 from app.service.repair.scrubber import Scrubber
 from app.service.retention.receiving_time import CountedTime
 from app.service.retention.sweeper import Sweeper
+from app.service.roles.election import Election
 from app.service.sending.abandoned_uploads import AbandonedUploads
 from app.service.tables.table_upkeep import TableUpkeep
 from app.service.threads import Worker, periodic
 from app.service.uploads import Uploads
 from app.service.webhooks.webhook_threads import Webhooks
 
+KEEPER: Final = "keeper"
+LEASE_SECONDS: Final = 6.0
+"""How long a keeper may be silent before another process takes its place."""
 SWEEP_SECONDS = 1.0
 SETTLE_SECONDS = 1.0
 ABANDONED_SECONDS = 3600.0
@@ -128,3 +134,34 @@ class KeepingTerm:
     def _take(self, events: Sequence[EventRecord]) -> None:
         log_events(events)
         self._context.traces.take(events, self._context.catalog)
+
+
+Begin = Callable[[ServiceContext, HeldLease], KeepingTerm]
+"""A function that makes the work of a term, with the catalog of the term, and its lease."""
+
+
+class Keeper(Election[KeepingTerm]):
+    """Stands for election, and does the keeper's work while it holds the lease. `at_once` takes it from whoever had it:
+    no other process uses the catalog."""
+
+    def __init__(self, context: ServiceContext, begin: Begin, *, at_once: bool) -> None:
+        def begun(lease: HeldLease) -> KeepingTerm:
+            return begin(replace(context, catalog=context.catalog.under(lease)), lease)
+
+        super().__init__(context.catalog, KEEPER, context.instance, LEASE_SECONDS, begun, at_once=at_once)
+        self._context = context
+        context.metrics.keeper.set_function(lambda: float(self.term is not None))
+
+    def stop(self) -> None:
+        """End the work, so that the lease can be released."""
+        super().stop()
+        if (term := self.term) is not None:
+            term.stop.set()
+
+    def record_before_retiring(self) -> None:
+        """Record what the journal will lose, if this process is the keeper. Raises GatewayError if it is not, and the
+        journal has no archive, from which it could be read."""
+        if (term := self.term) is not None:
+            term.recorder.record_before_retiring()
+        elif self._context.settings.journal.archive_url is None:
+            raise GatewayError("this process is not the keeper, which records the catalog: segments stay meanwhile")

@@ -5,21 +5,24 @@ A client reads metadata here, and data from the store of the tables, with its ow
 Source: Apache Iceberg REST catalog specification, version 1.
 """
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import JSONResponse
 
 from app.model.errors import GatewayError
+from app.model.names import library_and_member, name_literal
 from app.plugins import PluginError
 from app.ports import IcebergTables
-from app.service.tables.iceberg_identifiers import namespaces, tables_of
 from app.web.dependencies.caller import authorize
 from app.web.dependencies.known_tables import TablesDep
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.problems import Problem
 
 PREFIX = "/iceberg/v1"
+OWN_NAMESPACE = "attachment_gateway"
+"""The namespace of the pipeline's own tables, `files` and `quality`."""
 
 _ENDPOINTS = (
     "GET /v1/{prefix}/namespaces",
@@ -54,7 +57,7 @@ def list_namespaces(
     tables: TablesDep, parent: Annotated[str | None, Query(max_length=1000)] = None
 ) -> dict[str, Any] | Response:
     """List the namespaces, one for each library; none has a namespace within it."""
-    known = namespaces(tables.names())
+    known = _namespaces(tables.names())
     if not parent:
         return {"namespaces": [[each] for each in known]}
     return {"namespaces": []} if parent in known else _no_namespace(parent)
@@ -64,7 +67,7 @@ def list_namespaces(
 def list_tables(namespace: str, tables: TablesDep) -> dict[str, Any] | Response:
     """List the tables of a namespace."""
     try:
-        found = tables_of(tables.names(), namespace)
+        found = _tables_of(tables.names(), namespace)
     except KeyError:
         return _no_namespace(namespace)
     return {"identifiers": [{"namespace": [namespace], "name": table} for table in found]}
@@ -74,7 +77,7 @@ def list_tables(namespace: str, tables: TablesDep) -> dict[str, Any] | Response:
 def load_table(namespace: str, table: str, tables: TablesDep, iceberg: IcebergDep) -> dict[str, Any] | Response:
     """Return a table's metadata at the newest version."""
     try:
-        place, metadata = iceberg.load(tables_of(tables.names(), namespace)[table])
+        place, metadata = iceberg.load(_tables_of(tables.names(), namespace)[table])
     except KeyError:
         return _error(404, "NoSuchTableException", f"Table does not exist: {namespace}.{table}")
     except GatewayError as error:
@@ -86,7 +89,7 @@ def load_table(namespace: str, table: str, tables: TablesDep, iceberg: IcebergDe
 def has_table(namespace: str, table: str, tables: TablesDep) -> Response:
     """Tell whether there is a table."""
     try:
-        return Response(status_code=204 if table in tables_of(tables.names(), namespace) else 404)
+        return Response(status_code=204 if table in _tables_of(tables.names(), namespace) else 404)
     except KeyError:
         return Response(status_code=404)
 
@@ -94,7 +97,7 @@ def has_table(namespace: str, table: str, tables: TablesDep) -> Response:
 @router.get("/namespaces/{namespace:text}", operation_id="get_iceberg_namespace", response_model=None)
 def load_namespace(namespace: str, tables: TablesDep) -> dict[str, Any] | Response:
     """Return a namespace, which has no properties."""
-    if namespace not in namespaces(tables.names()):
+    if namespace not in _namespaces(tables.names()):
         return _no_namespace(namespace)
     return {"namespace": [namespace], "properties": {}}
 
@@ -102,7 +105,7 @@ def load_namespace(namespace: str, tables: TablesDep) -> dict[str, Any] | Respon
 @router.head("/namespaces/{namespace:text}", operation_id="head_iceberg_namespace")
 def has_namespace(namespace: str, tables: TablesDep) -> Response:
     """Tell whether there is a namespace."""
-    return Response(status_code=204 if namespace in namespaces(tables.names()) else 404)
+    return Response(status_code=204 if namespace in _namespaces(tables.names()) else 404)
 
 
 def _no_namespace(namespace: str) -> Response:
@@ -112,3 +115,29 @@ def _no_namespace(namespace: str) -> Response:
 def _error(status: int, kind: str, message: str) -> Response:
     """Return an error in the form of the specification."""
     return JSONResponse({"error": {"message": message, "type": kind, "code": status}}, status)
+
+
+def identifier(name: str) -> tuple[str, str]:
+    """Return the namespace and the name in Iceberg of a table.
+
+    A library with a dot is a name literal, in quotes. So are the members `.` and `..`: clients put a name into the path
+    of a URL, where these two mean other places. A member that begins with a quote gets quotes, too, so that no two have
+    the same name.
+    """
+    library, member = library_and_member(name)
+    is_literal = member in {".", ".."} or member.startswith("'")
+    return library or OWN_NAMESPACE, name_literal(member) if is_literal else member
+
+
+def _namespaces(names: Iterable[str]) -> list[str]:
+    """Return the namespaces of tables, in order."""
+    return sorted({identifier(name)[0] for name in names})
+
+
+def _tables_of(names: Iterable[str], namespace: str) -> dict[str, str]:
+    """Return the tables of a namespace: their names in Iceberg, and here. Raises KeyError if there is none."""
+    identified = ((*identifier(name), name) for name in sorted(names))
+    found = {table: name for within, table, name in identified if within == namespace}
+    if not found:
+        raise KeyError(namespace)
+    return found

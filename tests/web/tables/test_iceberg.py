@@ -23,8 +23,8 @@ from pyspark.sql import SparkSession
 from adapters.delta_tables import DeltaTables, delta_log
 from adapters.delta_tables import iceberg as adapter
 from adapters.delta_tables.iceberg import VERSION, IcebergOverDelta
-from app.service.tables.iceberg_identifiers import identifier
 from app.web.app import create_app
+from app.web.resources.iceberg_catalog import identifier
 from tests.support.tables import visits
 from tests.web.stock import Stock, serving
 

@@ -15,10 +15,10 @@ from pyiceberg.catalog.rest import RestCatalog
 
 from adapters.delta_tables import DeltaTables
 from app.model.names import table_name
-from app.service.tables.iceberg_identifiers import identifier
 from app.service.tables.sql_queries import confined
 from app.service.tables.table_reader import open_table
 from app.web.app import create_app
+from app.web.resources.iceberg_catalog import identifier
 from tests.support.length import examples
 from tests.web.stock import Stock, serving
 
