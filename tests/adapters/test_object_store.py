@@ -5,9 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from time import sleep
 from typing import Any, ClassVar
 
@@ -20,6 +18,7 @@ from adapters.object_store import ObjectStore, bucket_objects, local_objects
 from app.model.errors import DamagedError, GatewayError, StoreFull
 from tests.contracts.store import StoreContract, content, put
 from tests.support.disk import bad_blocks, small_disk
+from tests.support.http_server import Handler, serving
 from tests.support.object_server import Bucket
 
 __all__ = ["small_disk"]
@@ -280,16 +279,14 @@ def test_refuses_other_urls(url: str) -> None:
         ObjectStore(url)
 
 
-class Metadata(BaseHTTPRequestHandler):
+class Metadata(Handler):
     """The metadata address of a cloud's machine, as far as one asks whether it is there."""
 
     asked: ClassVar[list[str]] = []
 
     def do_PUT(self) -> None:
         self.asked.append(self.path)
-        self.send_error(404)
-
-    def log_message(self, *_: object) -> None: ...
+        self.answer(404)
 
 
 @pytest.mark.parametrize("open_", [ObjectStore, DeltaTables, ArrowArchive])
@@ -311,13 +308,11 @@ def test_without_credentials_no_metadata_address_is_asked(
 
 def test_a_metadata_address_that_is_configured_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     without_credentials(monkeypatch)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Metadata) as server:
-        Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    with serving(Metadata) as port:
+        monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{port}")
         monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
         with pytest.raises(GatewayError, match="api/token"):
             ObjectStore("s3://bucket/x").size("a")
-        server.shutdown()
     assert Metadata.asked == ["/latest/api/token"]
 
 

@@ -1,40 +1,28 @@
 """The client of commands: proxies are for gateways on other machines only."""
 
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 
 import pytest
 from attachment_gateway_client.calls import is_loopback
 
 from app.cli.rest_client import connect
 from app.cli.terminal import Failure
+from tests.support.http_server import Handler, serving
 
 CLOSED = "http://127.0.0.1:9"
 
 
-class _Answering(BaseHTTPRequestHandler):
+class _Answering(Handler):
     """A gateway, or a proxy: it answers each request with the URL that was asked for."""
 
     def do_GET(self) -> None:
-        body = f'"{self.path}"'.encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
+        self.answer(200, f'"{self.path}"'.encode())
 
 
 @pytest.fixture
 def server() -> Iterator[int]:
-    with HTTPServer(("127.0.0.1", 0), _Answering) as answering:
-        thread = Thread(target=answering.serve_forever)
-        thread.start()
-        yield answering.server_address[1]
-        answering.shutdown()
-        thread.join()
+    with serving(_Answering) as port:
+        yield port
 
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])

@@ -1,14 +1,13 @@
 """Pages of other sites in a real browser: they read nothing and change nothing, while the gateway's own pages work."""
 
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.support.http_server import Handler, serving
 from tests.web.operations import Everything, everything
 
 ATTACK = """async ([gateway, operations]) => {
@@ -99,26 +98,18 @@ def page(browser: Browser) -> Iterator[Page]:
     context.close()
 
 
-class Empty(BaseHTTPRequestHandler):
+class Empty(Handler):
     """Answers with a page that has nothing."""
 
     def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None: ...
+        self.answer(200, headers={"Content-Type": "text/html"})
 
 
 @pytest.fixture(scope="module")
 def other_port() -> Iterator[int]:
     """The port of another server on this machine."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Empty) as server:
-        thread = Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        yield server.server_port
-        server.shutdown()
-        thread.join()
+    with serving(Empty) as port:
+        yield port
 
 
 @pytest.mark.parametrize("kind", ["another site", "another port", "rebound name"])

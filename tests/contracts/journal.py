@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Extent
-from app.ports import JOURNAL_SCHEMA, Journal
+from app.ports import JOURNAL_SCHEMA, Journal, JournalReader
 from tests.support.length import examples
 
 Opener = Callable[[], Journal]
@@ -52,6 +52,21 @@ def messages_of(sizes: Sequence[int], source: str = "queue") -> list[PhysicalMes
 
 def everything(journal: Journal, after: Position | None = None) -> list[tuple[Position, PhysicalMessage]]:
     return [pair for positions, messages in journal.replay(after) for pair in zip(positions, messages, strict=True)]
+
+
+def assert_knows_nothing_behind(journal: JournalReader, last: Position) -> None:
+    """Check that what is behind the last message, in any of its ways, is refused with KeyError."""
+    segment, batch, row = last
+    for position in (Position(segment + 1, 0, 0), Position(segment, batch + 1, 0), Position(segment, batch, row + 1)):
+        for ask in (
+            journal.read,
+            lambda which: list(journal.extents([which])),
+            lambda which: list(journal.bodies([which])),
+        ):
+            with pytest.raises(KeyError):
+                ask(position)
+    with pytest.raises(KeyError):
+        next(journal.views([Extent(segment, 0, 1 << 40)]))
 
 
 class JournalContract:
@@ -176,22 +191,9 @@ class JournalContract:
         assert journal.segments() == []
 
     def test_knows_nothing_that_was_not_written(self, journal: Journal) -> None:
-        segment, batch, row = journal.append(messages_of([1, 2]))[-1]
-        for position in (
-            Position(segment + 1, 0, 0),
-            Position(segment, batch + 1, 0),
-            Position(segment, batch, row + 1),
-        ):
-            for ask in (
-                journal.read,
-                lambda which: list(journal.extents([which])),
-                lambda which: list(journal.bodies([which])),
-            ):
-                with pytest.raises(KeyError):
-                    ask(position)
-        with pytest.raises(KeyError):
-            next(journal.views([Extent(segment, 0, 1 << 40)]))
-        assert everything(journal, Position(segment + 1, 0, 0)) == []
+        last = journal.append(messages_of([1, 2]))[-1]
+        assert_knows_nothing_behind(journal, last)
+        assert everything(journal, Position(last.segment + 1, 0, 0)) == []
 
     def test_seals_what_there_is_and_begins_anew(self, journal: Journal) -> None:
         journal.seal()

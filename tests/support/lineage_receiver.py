@@ -1,11 +1,9 @@
 """A receiver of OpenLineage events, which checks them against OpenLineage's own classes."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
@@ -16,6 +14,8 @@ from openlineage.client.facet_v2 import (
     output_statistics_output_dataset,
     schema_dataset,
 )
+
+from tests.support.http_server import Handler, serving
 
 
 class Receiver:
@@ -32,27 +32,16 @@ def receiving() -> Iterator[Receiver]:
     """Run a receiver on this machine for the block."""
     received = Receiver()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Collector(Handler):
         def do_POST(self) -> None:
             assert self.path == "/api/v1/lineage"
-            received.events.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            received.events.append(json.loads(self.body()))
             received.authorizations.append(self.headers["Authorization"])
-            self.send_response(201)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self.answer(201)
 
-        def log_message(self, *_: Any) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    received.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with serving(Collector) as port:
+        received.url = f"http://127.0.0.1:{port}"
         yield received
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def event_of(said: dict[str, Any]) -> RunEvent:

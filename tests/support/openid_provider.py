@@ -5,15 +5,15 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from secrets import token_urlsafe
-from threading import Thread
 from time import time
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from joserfc import jwt
 from joserfc.jwk import Key, KeySet, RSAKey
+
+from tests.support.http_server import Handler, serving
 
 AUDIENCE = "attachment-gateway"
 CLIENT = "console"
@@ -37,32 +37,21 @@ class Provider:
         self._refresh_token = ""
         provider = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Endpoints(Handler):
             def do_GET(self) -> None:
                 provider.asked.append(self.path)
                 if urlsplit(self.path).path == "/authorize":
-                    self.send_response(302)
-                    self.send_header("Location", provider.authorized(dict(parse_qsl(urlsplit(self.path).query))))
-                    self.send_header("Content-Length", "0")
-                    self.end_headers()
+                    back = provider.authorized(dict(parse_qsl(urlsplit(self.path).query)))
+                    self.answer(302, headers={"Location": back})
                 else:
-                    self._answer(200, provider.document(self.path))
+                    self.answer(200, json.dumps(provider.document(self.path)).encode())
 
             def do_POST(self) -> None:
-                form = dict(parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode()))
-                self._answer(*provider.issued(form))
+                status, content = provider.issued(dict(parse_qsl(self.body().decode())))
+                self.answer(status, json.dumps(content).encode())
 
-            def _answer(self, status: int, content: Any) -> None:
-                body = json.dumps(content).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None: ...
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.issuer = f"http://127.0.0.1:{self.server.server_port}"
+        self.endpoints = Endpoints
+        self.issuer = ""
 
     def document(self, path: str) -> Any:
         if path == "/keys":
@@ -127,11 +116,6 @@ class Provider:
 def running_provider() -> Iterator[Provider]:
     """A provider, for the block."""
     provider = Provider()
-    thread = Thread(target=provider.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
+    with serving(provider.endpoints) as port:
+        provider.issuer = f"http://127.0.0.1:{port}"
         yield provider
-    finally:
-        provider.server.shutdown()
-        provider.server.server_close()
-        thread.join()

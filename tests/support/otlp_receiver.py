@@ -1,15 +1,15 @@
 """A collector of spans: it takes OTLP over HTTP, and decodes it with OpenTelemetry's own messages."""
 
 import gzip
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1 import trace_pb2
+
+from tests.support.http_server import Handler, serving
 
 
 class Seen(NamedTuple):
@@ -53,30 +53,19 @@ def receiving() -> Iterator[Receiver]:
     """Run a receiver on this machine for the block."""
     received = Receiver()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Collector(Handler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = self.body()
             received.requests += 1
             if received.status == 200:
                 assert (self.path, self.headers["Content-Type"]) == ("/v1/traces", "application/x-protobuf")
                 packed = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
                 received.spans += _spans(ExportTraceServiceRequest.FromString(packed))
-            self.send_response(received.status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self.answer(received.status)
 
-        def log_message(self, *_: Any) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    received.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with serving(Collector) as port:
+        received.url = f"http://127.0.0.1:{port}"
         yield received
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def _spans(request: ExportTraceServiceRequest) -> Iterator[Seen]:
