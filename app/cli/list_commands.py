@@ -283,7 +283,7 @@ _RESULT_STYLES = {"refused": "red", "failed": "yellow", "abandoned": "yellow", "
 _ENTRIES = (
     ListColumn("Time"),
     ListColumn("Action"),
-    ListColumn("AuditResult"),
+    ListColumn("Result"),
     ListColumn("Who", least=8),
     ListColumn("From", order=2),
     ListColumn("Status", is_number=True, order=3),
