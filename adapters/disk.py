@@ -54,10 +54,6 @@ class UnreadableError(Exception):
     """Bytes of a file cannot be read, or are past its end."""
 
 
-def _unreadable(start: int, end: int, error: OSError) -> UnreadableError:
-    return UnreadableError(f"bytes {start} to {end} cannot be read: {error.strerror}")
-
-
 def _tried(do: Callable[[], T]) -> T:
     """Return what a function returns. It is called again after a pause if the disk fails. Raises OSError."""
     for pause in _PAUSES:
@@ -96,7 +92,7 @@ class ReadFile:
         try:
             return _tried(lambda: self._read(start, end))
         except OSError as error:
-            raise _unreadable(start, end, error) from error
+            raise UnreadableError(f"bytes {start} to {end} cannot be read: {error.strerror}") from error
 
     def _read(self, start: int, end: int) -> bytes:
         data = os.pread(self._descriptor, end - start, start)

@@ -5,8 +5,7 @@ all of them. A window of neighbours is written anew: source by source, and the r
 of a source then reads few files of each window, and a query of a short time at most the files of two windows.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from adapters.delta_tables.delta_log import ActiveFile
 
@@ -63,9 +62,5 @@ def division(counted: Sequence[Rows], files: int) -> list[dict[str | None, int]]
                 end_file()
             made[at][source] = new
             rows, rest = rows + piece, rest - piece
-    return made if _pairs(made) <= _GAIN * sum(map(len, counted)) else []
-
-
-def _pairs(made: Iterable[Mapping[str | None, int]]) -> int:
-    """Return the number of pairs of a new file and a source in it."""
-    return len(Counter(pair for each in made for pair in each.items()))
+    pairs = {pair for each in made for pair in each.items()}
+    return made if len(pairs) <= _GAIN * sum(map(len, counted)) else []

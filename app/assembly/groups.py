@@ -92,7 +92,12 @@ def take(attachment: TrackedAttachment, part: GroupPart, position: int, most: in
     parts, group = attachment.parts, attachment.group or GroupProgress()
     place = GroupPlace(part.message, part.offset, part.ends_message, part.units)
     if (first := parts.find(place.key)) is not None:
-        return _again(attachment, group, part, first, position)
+        if first == position:
+            return NOTHING
+        if part.ends_group and part.message != group.last:
+            why = f"message {part.message} is flagged the last of its group, but was not when it came before"
+            return (Refused(position, "conflicting-last", "msg_flags", why),)
+        return attachment.repeated(first, position)
     refusal = (
         _against_group(parts, group, part)
         or _against_piece(parts, place)
@@ -109,17 +114,6 @@ def take(attachment: TrackedAttachment, part: GroupPart, position: int, most: in
     # `misfit` finds out whether these bytes are contiguous, when they are read.
     is_all_there = group.ended == group.last and attachment.bytes_received >= group.size
     return attachment.completed(parts.count) if is_all_there else NOTHING
-
-
-def _again(
-    attachment: TrackedAttachment, group: GroupProgress, part: GroupPart, first: int, position: int
-) -> tuple[Effect, ...]:
-    if first == position:
-        return NOTHING
-    if part.ends_group and part.message != group.last:
-        why = f"message {part.message} is flagged the last of its group, but was not when it came before"
-        return (Refused(position, "conflicting-last", "msg_flags", why),)
-    return attachment.repeated(first, position)
 
 
 def _grown(group: GroupProgress, part: GroupPart) -> GroupProgress:

@@ -36,24 +36,20 @@ def recognise(head: bytes, undescribed: str | None = None) -> str:
         if line.content.startswith(qload.HEADS) or _DESCRIPTOR.match(line.content):
             return "qload"
         if line.content.strip() and not line.content.startswith((b"*", b"#")):
-            return _of_digits(line.content[:_ENOUGH], undescribed)
+            data = _beginning(line.content[:_ENOUGH])
+            if not data:
+                raise ValueError("unknown format; known are: " + ", ".join(FORMATS))
+            if undescribed:
+                return undescribed
+            if is_message(data):
+                return "rendezvous"
+            try:
+                header, _ = FixedHeader.decode(data)
+                require_flags(header, 0)
+            except WireError:
+                raise ValueError("its hexadecimal digits are neither MQTT packets nor a tibrvMsg") from None
+            return "mqtt"
     raise ValueError("the file has no capture in it")
-
-
-def _of_digits(line: bytes, undescribed: str | None) -> str:
-    data = _beginning(line)
-    if not data:
-        raise ValueError("unknown format; known are: " + ", ".join(FORMATS))
-    if undescribed:
-        return undescribed
-    if is_message(data):
-        return "rendezvous"
-    try:
-        header, _ = FixedHeader.decode(data)
-        require_flags(header, 0)
-    except WireError:
-        raise ValueError("its hexadecimal digits are neither MQTT packets nor a tibrvMsg") from None
-    return "mqtt"
 
 
 def _beginning(line: bytes) -> bytes:

@@ -4,6 +4,7 @@ The catalog forgets where parts lie once content is in the store, and it never k
 the journal's batches are read, without bodies. One call reads a limited number of batches, and says where to continue.
 """
 
+from contextlib import suppress
 from functools import cached_property
 from typing import Final, Literal, NamedTuple
 
@@ -88,8 +89,10 @@ class PhysicalMessages:
             while (segment, batch) <= self._last[:2]:
                 if read == batches:
                     return FoundMessages(items, Position(segment, batch, 0), gone)
+                found: list[FoundMessage] | None = None
                 try:
-                    found = self._undamaged(segment, batch)
+                    with suppress(DamagedError):
+                        found = self._in_batch(segment, batch)
                 except KeyError:
                     break
                 except NotArchived:
@@ -124,17 +127,18 @@ class PhysicalMessages:
                 return each._replace(message=self._journal.read(position))
         raise KeyError(position)
 
-    def _undamaged(self, segment: int, batch: int) -> list[FoundMessage] | None:
-        """Return the messages in a batch; None if it is damaged. Raises KeyError and NotArchived."""
-        try:
-            return self._in_batch(segment, batch)
-        except DamagedError:
-            return None
-
     def _in_batch(self, segment: int, batch: int) -> list[FoundMessage]:
         """Return the messages in a batch. Raises KeyError, NotArchived and DamagedError."""
         descriptors = self._journal.descriptors(segment, batch)
-        rows = set(pc.indices_nonzero(self._may_be(descriptors)).to_pylist())
+        # The columns tell which rows may be of the attachment.
+        is_here = pc.equal(descriptors.column("source"), self._record.source)
+        may_be = pc.starts_with(descriptors.column("correl_id"), self._stem)
+        for name in ("group_id", "message_id"):
+            may_be = pc.or_(may_be, pc.starts_with(descriptors.column(name), self._stem))
+        for name in pc.unique(descriptors.column("framing")).to_pylist():
+            if (framing := find_framing(name)) is not None and framing.key_in_body:
+                may_be = pc.or_(may_be, pc.equal(descriptors.column("framing"), name))
+        rows = set(pc.indices_nonzero(pc.and_(is_here, may_be)).to_pylist())
         if self._header is not None and self._header[:2] == (segment, batch) and self._header.row < len(descriptors):
             rows.add(self._header.row)
         ordered = sorted(rows)
@@ -143,17 +147,6 @@ class PhysicalMessages:
         found = zip(ordered, chosen.column("size").to_pylist(), messages, strict=True)
         made = (self._physical(Position(segment, batch, row), size, message) for row, size, message in found)
         return [each for each in made if each is not None]
-
-    def _may_be(self, descriptors: pa.RecordBatch) -> pa.BooleanArray:
-        """Return which rows of a batch may be of the attachment, by their columns."""
-        is_here = pc.equal(descriptors.column("source"), self._record.source)
-        may_be = pc.starts_with(descriptors.column("correl_id"), self._stem)
-        for name in ("group_id", "message_id"):
-            may_be = pc.or_(may_be, pc.starts_with(descriptors.column(name), self._stem))
-        for name in pc.unique(descriptors.column("framing")).to_pylist():
-            if (framing := find_framing(name)) is not None and framing.key_in_body:
-                may_be = pc.or_(may_be, pc.equal(descriptors.column("framing"), name))
-        return pc.and_(is_here, may_be)
 
     def _physical(self, position: Position, size: int, message: PhysicalMessage) -> FoundMessage | None:
         """Return a message of the attachment; None for one that is of another."""

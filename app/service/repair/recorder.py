@@ -1,8 +1,8 @@
 """The recorder: it writes rows of the catalog to the records, round by round, before journal segments are retired.
 
 A round writes down the rows that changed since the last one, according to the event log. It is on disk before a segment
-is retired (`Sweeper` asks for it). So journal and records together always have the whole catalog. Only changes since
-the last round that are not in the journal (a deletion, a delivery) can be missing.
+is retired (`JournalUpkeep` asks for it). So journal and records together always have the whole catalog. Only changes
+since the last round that are not in the journal (a deletion, a delivery) can be missing.
 
 Each object has the identifier of the last event of its round. If that event is not of this catalog, the whole catalog
 is recorded. This is so in the first round of all, with a catalog that was rebuilt, with an older copy of it, and after

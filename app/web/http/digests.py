@@ -30,22 +30,19 @@ class Digests:
         self._given: list[_Given] = []
         for field in FIELDS:
             if (text := headers.get(field.lower())) is not None:
-                self._read(field, text)
+                members = text[:_LONGEST].split(",")
+                found = [match for member in members if (match := _MEMBER.fullmatch(member))]
+                if len(text) > _LONGEST or len(found) < len(members):
+                    raise Problem("malformed", f"{field} cannot be read; write for example {field}: sha-256=:base64:")
+                try:
+                    self._given += [
+                        _Given(field, match[1], b64decode(match[2], validate=True))
+                        for match in found
+                        if match[1] in _ALGORITHMS
+                    ]
+                except NotBase64:
+                    raise Problem("malformed", f"{field} has a digest that is not base64") from None
         self._hashes = {given.algorithm: _ALGORITHMS[given.algorithm]() for given in self._given}
-
-    def _read(self, field: str, text: str) -> None:
-        members = text[:_LONGEST].split(",")
-        found = [match for member in members if (match := _MEMBER.fullmatch(member))]
-        if len(text) > _LONGEST or len(found) < len(members):
-            raise Problem("malformed", f"{field} cannot be read; write for example {field}: sha-256=:base64:")
-        try:
-            self._given += [
-                _Given(field, match[1], b64decode(match[2], validate=True))
-                for match in found
-                if match[1] in _ALGORITHMS
-            ]
-        except NotBase64:
-            raise Problem("malformed", f"{field} has a digest that is not base64") from None
 
     def update(self, piece: bytes | memoryview) -> None:
         """Include the next bytes."""

@@ -49,7 +49,8 @@ class EntityTagMiddleware:
 
         async def tagged(message: Message) -> None:
             nonlocal start
-            if message["type"] == "http.response.start" and _is_json(message):
+            is_ok = message["type"] == "http.response.start" and message["status"] == 200
+            if is_ok and Headers(raw=message["headers"]).get("content-type") == _JSON:
                 start = message
             elif start is None:
                 await send(message)
@@ -63,10 +64,6 @@ class EntityTagMiddleware:
 
 def _tag(octets: bytes) -> str:
     return f'"{sha256(octets).hexdigest()}"'
-
-
-def _is_json(start: Message) -> bool:
-    return start["status"] == 200 and Headers(raw=start["headers"]).get("content-type") == _JSON
 
 
 def _answer(start: Message, first: Message, if_none_match: str | None) -> list[Message]:

@@ -39,7 +39,8 @@ class TusMiddleware:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not _is_of_uploads(scope):
+        path = str(scope.get("path", "")).removeprefix(scope.get("root_path", ""))
+        if scope["type"] != "http" or not path.startswith(f"{API}/uploads"):
             await self._app(scope, receive, send)
             return
 
@@ -49,11 +50,6 @@ class TusMiddleware:
             await send(message)
 
         await self._app(scope, receive, with_version)
-
-
-def _is_of_uploads(scope: Scope) -> bool:
-    path: str = scope["path"].removeprefix(scope.get("root_path", ""))
-    return path.startswith(f"{API}/uploads")
 
 
 def require_version(version: str) -> None:
