@@ -29,7 +29,7 @@ from app.settings import Settings
 from app.testing.gateway_stages import ManualClock, service_context
 from app.testing.waiting import until
 from app.web.app import create_app
-from tests.support.beside import JobBeside, journal_in
+from tests.support.job_without_spark import JobWithoutSpark, journal_in
 from tests.support.roles import own
 from tests.support.sas_client import Attached, Program, binary_file, message, text_file
 from tests.web.stock import serving
@@ -43,7 +43,7 @@ class Landing:
     def __init__(self, folder: Path, context: ReceiverContext, gateway: Gateway, clock: ManualClock, name: str) -> None:
         self.folder, self.context, self.gateway, self.clock = folder, context, gateway, clock
         self.queue, self.program = queue(name), Program(Random(3))
-        self.job = JobBeside(context.settings, clock)
+        self.job = JobWithoutSpark(context.settings, clock)
         self.catalog = context.catalog
         self.sent: list[PhysicalMessage] = []
 
@@ -176,7 +176,7 @@ def test_content_that_was_deleted_does_not_come_back_with_a_job_that_begins_anew
     landing.job.run()
     assert len(list(landing.context.store.names())) == 2
     assert landing.gateway.deletion.attachment(landing.record(dropped).id)
-    with closing(JobBeside(landing.context.settings, landing.clock)) as anew:
+    with closing(JobWithoutSpark(landing.context.settings, landing.clock)) as anew:
         committed = anew.run()
     assert committed is not None
     assert committed.was_known

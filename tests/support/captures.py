@@ -110,7 +110,7 @@ def _ascii(body: bytes, width: int) -> list[bytes]:
 _DISPLAYS: dict[Display, Callable[[bytes, int], list[bytes]]] = {"hex": _hex, "columns": _columns, "ascii": _ascii}
 
 
-class _Packets:
+class Packets:
     """A replacement for paho's socket that keeps the packets it is given."""
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ def packet(message: PhysicalMessage, version: Version, qos: int = 1, topic: str 
     With MQTT 5 the descriptor is in properties, with 3.1.1 in an MQ image. A message of type 0 has no descriptor.
     """
     client = Client(CallbackAPIVersion.VERSION2, protocol=PROTOCOLS[version])
-    packets = _Packets()
+    packets = Packets()
     client._sock = cast("Any", packets)
     if message.msg_type and version == "5":
         client.publish(topic, bytes(message.body), qos, properties=envelope(message))

@@ -19,6 +19,7 @@ from app.codecs.mqtt.packets import (
     publish_size,
 )
 from app.wire import WireError
+from tests.support.captures import Packets
 from tests.support.cases import for_each
 
 LENGTHS = [
@@ -120,22 +121,6 @@ def test_any_bytes_are_a_header_or_a_wire_error(packet: bytes) -> None:
     assert len(again) <= end
 
 
-class _Packets:
-    """Stands where paho has its socket, and keeps what would be sent."""
-
-    def __init__(self) -> None:
-        self.sent = b""
-
-    def send(self, data: bytes) -> int:
-        self.sent += data
-        return len(data)
-
-    def close(self) -> None: ...
-
-    def fileno(self) -> int:
-        return -1
-
-
 @for_each("payload", [0, 1, 100, 127, 16_370, 16_384, 2_097_140, 2_097_152])
 @for_each("topic", ["t", "sas/bücher", "x" * 200])
 @for_each("qos", [0, 1, 2])
@@ -144,7 +129,7 @@ def test_a_publish_is_as_large_as_paho_makes_it(
     version: MQTTProtocolVersion, qos: int, topic: str, payload: int
 ) -> None:
     client = Client(CallbackAPIVersion.VERSION2, protocol=version)
-    packets = _Packets()
+    packets = Packets()
     client._sock = cast("Any", packets)
     client.publish(topic, bytes(payload), qos)
     client._sock = None

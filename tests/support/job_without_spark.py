@@ -21,7 +21,7 @@ from app.testing.reference_passes import LIMIT, Announcing, batches
 from tests.support.local_steps import findings_of
 
 
-class JobBeside:
+class JobWithoutSpark:
     """A job that reads the sealed segments of a folder and writes a catalog that it opens for itself."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
