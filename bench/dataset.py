@@ -6,8 +6,7 @@ bytes a row. Everything is measured in turn, `--rounds` times, and the best of e
 memcpy          the observations' bytes, copied once
 decode          observations, as messages of 32 KiB bring them, to Arrow: nulls, dates, trimmed text
 parquet         the same to a Parquet file that is thrown away
-xpt read        a transport file of version 5 to an Arrow table, special missing values kept
-xpt stream      the same in constant memory, as the gateway takes uploads: surveyed first, then read
+xpt read        a transport file of version 5 in constant memory, special missing values kept: surveyed first, then read
 xpt write       Arrow to such a file
 polars          the same files by polars-readstat, whole, to a DataFrame, and written from one
 pyreadstat      to a pandas DataFrame, and written from one
@@ -34,11 +33,10 @@ import pyreadstat
 from app.dataset import decode, encode
 from app.dataset.observation_layout import Representation
 from app.dataset.parquet import write_parquet
-from app.tables.xpt.xpt_reader import read, read_whole
+from app.tables.xpt.xpt_reader import read
 from app.tables.xpt.xpt_writer import write as write_transport
 
 BODY = 32_000
-EPOCH_DAYS, EPOCH_SECONDS = 3653, 315_619_200
 
 
 def table(rows: int) -> pa.Table:
@@ -103,11 +101,6 @@ def exhaust(pieces: Iterable[Any]) -> None:
 
 def read_xpt(path: Path) -> None:
     with path.open("rb") as file:
-        read_whole(file)
-
-
-def stream_xpt(path: Path) -> None:
-    with path.open("rb") as file:
         exhaust(read(file).batches())
 
 
@@ -134,7 +127,6 @@ def steps(sent: pa.Table, folder: Path) -> dict[str, Callable[[], Any]]:
         "decode": lambda: exhaust(observations.decoded()),
         "parquet": observations.parquet,
         "xpt read": lambda: read_xpt(ours),
-        "xpt stream": lambda: stream_xpt(ours),
         "xpt write": lambda: write_xpt(sent, folder / "again.xpt"),
         "polars read": lambda: polars_readstat.read_readstat(str(ours)),
         "polars write": lambda: polars_readstat.write_xpt(in_polars, str(theirs)),
