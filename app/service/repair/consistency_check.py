@@ -22,7 +22,7 @@ from app.service.repair.record_files import Dropped
 from app.service.repair.record_json import Row
 from app.service.repair.repair_stores import GatewayStores, ProgressListener
 
-ATTACHMENTS, UPLOADS, QUARANTINE = "attachments/", "outgoing/", "quarantine/"
+ATTACHMENTS, UPLOADS = "attachments/", "outgoing/"
 
 _SHOWN = 3
 _OTHER_JOURNAL = ("catalog-foreign", "journal-replaced")
