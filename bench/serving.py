@@ -23,7 +23,7 @@ filter. The catalog is that of tests/support/large_catalog.py.
 import argparse
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
@@ -279,9 +279,13 @@ class Server:
 
 def _processor_seconds(process: int) -> float:
     """Return the processor time of a process, to the nanosecond, and of its children that have ended, to a tick."""
-    ended = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[13:15]
-    threads = Path(f"/proc/{process}/task").glob("*/schedstat")
-    return sum(int(each.read_text().split()[0]) for each in threads) / 1e9 + sum(map(int, ended)) / _TICKS
+    folder, seconds = Path(f"/proc/{process}"), 0.0
+    with suppress(FileNotFoundError, ProcessLookupError):  # it has ended: its time is that of its parent's children
+        ended = (folder / "stat").read_text().rpartition(")")[2].split()[13:15]
+        seconds += sum(map(int, ended)) / _TICKS
+        for thread in (folder / "task").iterdir():
+            seconds += int((thread / "schedstat").read_text().split()[0]) / 1e9
+    return seconds
 
 
 def load(act: Callable[[int], Callable[[], object]], seconds: float, spent: Callable[[], dict[str, float]]) -> Measured:
