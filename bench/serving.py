@@ -55,6 +55,8 @@ CLIENTS = 8
 LATEST = 50
 """Milliseconds."""
 _TICKS = os.sysconf("SC_CLK_TCK")
+FEW = 10_000
+"""The number of attachments with whose memory that of very many is compared."""
 STORED = 500
 """The number of attachments whose content is there."""
 CONTENT = bytes(4096)
@@ -485,8 +487,8 @@ def main() -> None:
                 ratios |= report_replicas(replicas(folder, server, url, given))
             if "lists" in given.parts:
                 few = server.new()
-                fill(few, given.rows // 100)
-                before = answers(folder, server, few, given.rows // 100, 1)
+                fill(few, FEW)
+                before = answers(folder, server, few, FEW, 1)
                 after = answers(folder, server, url, given.rows, given.times)
                 ratios |= report_lists(kind, before, after, is_each=given.each)
             if "start" in given.parts:
