@@ -181,10 +181,10 @@ def step(what: str, process: GatewayProcess) -> None:
     print(f"  {peak(process):7.0f} MiB  {what}", flush=True)
 
 
-def _without_pandas(folder: Path) -> dict[str, str]:
+def without_pandas(folder: Path) -> dict[str, str]:
     """Return the environment of a process that does not find pandas."""
     hiding = folder / "hiding"
-    hiding.mkdir()
+    hiding.mkdir(exist_ok=True)
     (hiding / "pandas.py").write_text('raise ImportError("hidden")')
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(hiding), *sys.path])}
 
@@ -194,7 +194,7 @@ def measure(run: Callable[[GatewayProcess, Mosquitto, Path], None]) -> float:
     with TemporaryDirectory() as name, Mosquitto(Path(name)) as broker:
         back = mqtt_destination("back", broker.port, TOPIC)
         settings = back + mqtt_source("memory", broker.port, TOPIC)
-        with GatewayProcess(Path(name), settings, _without_pandas(Path(name))) as process:
+        with GatewayProcess(Path(name), settings, without_pandas(Path(name))) as process:
             process.await_source("memory")
             started = perf_counter()
             run(process, broker, Path(name))

@@ -1,24 +1,29 @@
-"""Replicas of `serve --role serve` over one catalog in PostgreSQL: requests a second, and the time of an answer.
+"""A catalog of very many attachments: requests a second, the time of an answer, and the time of a start.
 
     python -m bench.serving
     python -m bench.serving --rows 1000000 --each
+    python -m bench.serving --rows 1000000 --parts lists --databases sqlite
 
-list      the newest 50 attachments, by 1, 2 and 3 replicas
-detail    one attachment, drawn at random
-download  the content of one, 4 KiB in a folder that all replicas share
-psycopg   the statement of `list` by psycopg alone, on as many connections of one process: what a replica would do if it
-          only read rows
-lists     every list of REST on one replica and one connection: the first, a middle and the last page, in every order
-filters   every filter: such that match many rows, few, one and none, several at once, and the number of all (`count`)
+replicas  processes of `serve --role serve` over PostgreSQL, 1, 2 and 3 of them, each request to the next one:
+            list      the newest 50 attachments
+            detail    one attachment, drawn at random
+            download  the content of one, 4 KiB in a folder that all replicas share
+            psycopg   the statement of `list` by psycopg alone, on as many connections of one process: what a replica
+                      would do if it only read rows
+lists     on one replica and one connection: every list of REST, the first, a middle and the last page, in every order;
+          every filter, such that match many rows, few, one and none, several at once; and the number of all (`count`)
+start     a gateway in one process with a tenth as many unfinished attachments, which it has received before: from the
+          start of the process until it is ready, after it was stopped and after it was killed
 
-Each request goes to the next replica. The client, the replicas and PostgreSQL share the machine: with two cores,
-several replicas cannot be much faster than one. `--each` prints the times of every list and filter. The catalog is that
-of tests/support/large_catalog.py: a million attachments take about three minutes to write.
+The client, the replicas and PostgreSQL share the machine. `cores` says how much processor time each of them took a
+second: where the sum is near the number of cores, the machine is the limit. `--each` prints the times of every list and
+filter. The catalog is that of tests/support/large_catalog.py.
 """
 
 import argparse
+import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
@@ -27,20 +32,31 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from threading import Barrier, Thread
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import NamedTuple
 from urllib.parse import quote
 
 import psycopg
+from sqlalchemy import make_url
 
 from adapters.sql_catalog import SqlCatalog
 from adapters.sql_catalog.listing_pages import encode_cursor, encode_sorted
 from app.model.times import to_time
-from tests.support.gateway import GatewayProcess
+from bench.memory import PATIENCE, TOPIC, incomplete, peak, without_pandas
+from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.large_catalog import APART, BEGAN, HOOK, RARE_NAME, RARE_SOURCE, fill, identifier
+from tests.support.mosquitto import Mosquitto
 from tests.support.postgresql import binaries, running_postgresql
+from tests.support.publish import publish
 
+PARTS = ("replicas", "lists", "start")
+DATABASES = ("postgresql", "sqlite")
 CLIENTS = 8
+LATEST = 50
+"""Milliseconds."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+FEW = 10_000
+"""The number of attachments with whose memory that of very many is compared."""
 STORED = 500
 """The number of attachments whose content is there."""
 CONTENT = bytes(4096)
@@ -50,6 +66,17 @@ LAST = "~"
 """A text behind all identifiers."""
 SETTINGS = """[catalog]
 url = "{database}"
+[expiry]
+unfinished = "20000d"
+[retention]
+attachments = "20000d"
+expired = "20000d"
+deliveries = "20000d"
+events = "20000d"
+quarantine = "20000d"
+quarantine_count = 1_000_000
+quarantine_bytes = "1 TiB"
+dead_letters = "20000d"
 [content]
 url = "{shared}/content"
 [journal]
@@ -187,10 +214,11 @@ def requests(rows: int) -> dict[str, list[str]]:
 
 
 class Measured(NamedTuple):
-    """Requests a second, and the milliseconds within which 99 of 100 were answered."""
+    """Requests a second; the milliseconds within which 99 of 100 were answered; and the processor time a second."""
 
     rate: float
     p99: float
+    cores: dict[str, float]
 
 
 def p99(seconds: Sequence[float]) -> float:
@@ -219,10 +247,54 @@ class Client:
             each.close()
 
 
-def load(act: Callable[[int], Callable[[], object]], seconds: float) -> Measured:
-    """Measure what `CLIENTS` threads do at once. `act` returns what one of them does again and again."""
+class Server:
+    """Where catalogs are: a folder for SQLite, or a PostgreSQL, whose processor time can be told."""
+
+    def __init__(self, kind: str, folder: Path, socket: Path | None) -> None:
+        self.kind, self._folder, self._socket, self._number = kind, folder, socket, 0
+
+    def new(self) -> str:
+        """Return the URL of a new catalog."""
+        self._number += 1
+        name = f"catalog_{self._number}"
+        url = f"sqlite:///{self._folder / name}.sqlite"
+        if self._socket is not None:
+            with psycopg.connect(host=str(self._socket), user="postgres", autocommit=True) as connection:
+                connection.execute(f"CREATE DATABASE {name}".encode())
+            url = f"postgresql+psycopg://postgres@/{name}?host={self._socket}"
+        SqlCatalog(url).close()
+        return url
+
+    def connect(self, url: str) -> "psycopg.Connection[tuple[object, ...]]":
+        """Return a connection to a catalog in PostgreSQL."""
+        name = make_url(url).database
+        return psycopg.connect(host=str(self._socket), user="postgres", dbname=name, autocommit=True)
+
+    def processor_seconds(self) -> float:
+        """Return the processor time of PostgreSQL so far. That of SQLite is its caller's."""
+        if self._socket is None:
+            return 0.0
+        parent = int((self._socket / "data" / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        return sum(map(_processor_seconds, [parent, *map(int, children)]))
+
+
+def _processor_seconds(process: int) -> float:
+    """Return the processor time of a process, to the nanosecond, and of its children that have ended, to a tick."""
+    folder, seconds = Path(f"/proc/{process}"), 0.0
+    with suppress(FileNotFoundError, ProcessLookupError):  # it has ended: its time is that of its parent's children
+        ended = (folder / "stat").read_text().rpartition(")")[2].split()[13:15]
+        seconds += sum(map(int, ended)) / _TICKS
+        for thread in (folder / "task").iterdir():
+            seconds += int((thread / "schedstat").read_text().split()[0]) / 1e9
+    return seconds
+
+
+def load(act: Callable[[int], Callable[[], object]], seconds: float, spent: Callable[[], dict[str, float]]) -> Measured:
+    """Measure what `CLIENTS` threads do at once. `act` returns what one of them does again and again, and `spent` the
+    processor time of others so far."""
     taken: list[list[float]] = [[] for _ in range(CLIENTS)]
-    begin = Barrier(CLIENTS)
+    begin = Barrier(CLIENTS + 1)
 
     def run(number: int) -> None:
         once = act(number)
@@ -236,45 +308,54 @@ def load(act: Callable[[int], Callable[[], object]], seconds: float) -> Measured
     threads = [Thread(target=run, args=(number,)) for number in range(CLIENTS)]
     for each in threads:
         each.start()
+    begin.wait()
+    before, own = spent(), process_time()
     for each in threads:
         each.join()
+    cores = {"client": process_time() - own, **{name: after - before[name] for name, after in spent().items()}}
     every = [second for own in taken for second in own]
-    return Measured(len(every) / seconds, p99(every))
+    return Measured(len(every) / seconds, p99(every), {name: each / seconds for name, each in cores.items()})
 
 
 @contextmanager
-def running(folder: Path, database: str, count: int) -> Iterator[list[int]]:
-    """Run replicas; yield their ports."""
-    settings = SETTINGS.format(database=database, shared=(folder / "shared").as_uri())
+def running(folder: Path, url: str, count: int) -> Iterator[list[GatewayProcess]]:
+    """Run replicas over a catalog."""
     with ExitStack() as stack:
-        ports = []
+        gateways = []
         for number in range(count):
             own = folder / f"replica-{number}"
             own.mkdir(exist_ok=True)
-            gateway = stack.enter_context(GatewayProcess(own, settings, first='roles = ["serve"]\n'))
-            ports.append(gateway.port)
-        yield ports
+            gateways.append(
+                stack.enter_context(
+                    GatewayProcess(own, settings(folder, url), without_pandas(own), first='roles = ["serve"]\n')
+                )
+            )
+        yield gateways
 
 
-def store(folder: Path, database: str, rows: int) -> list[str]:
+def settings(folder: Path, url: str) -> str:
+    return SETTINGS.format(database=url, shared=(folder / "shared").as_uri())
+
+
+def store(folder: Path, connection: "psycopg.Connection[tuple[object, ...]]", rows: int) -> list[str]:
     """Give the newest finished attachments a content; return their identifiers."""
     newest = [identifier("a", number) for number in range(max(0, rows - STORED), rows)]
     content = folder / "shared" / "content"
-    with psycopg.connect(database) as connection:
-        found = connection.execute(
-            "UPDATE attachments SET size = %s, sha256 = %s, checksums = NULL WHERE id = ANY(%s) AND state = 'finished' "
-            "RETURNING id, object_name",
-            [len(CONTENT), sha256(CONTENT).hexdigest(), newest],
-        ).fetchall()
+    found = connection.execute(
+        "UPDATE attachments SET size = %s, sha256 = %s, checksums = NULL WHERE id = ANY(%s) AND state = 'finished' "
+        "RETURNING id, object_name",
+        [len(CONTENT), sha256(CONTENT).hexdigest(), newest],
+    ).fetchall()
     for _, name in found:
-        (content / name).parent.mkdir(parents=True, exist_ok=True)
-        (content / name).write_bytes(CONTENT)
+        (content / str(name)).parent.mkdir(parents=True, exist_ok=True)
+        (content / str(name)).write_bytes(CONTENT)
     return [str(each) for each, _ in found]
 
 
-def replicas(folder: Path, url: str, database: str, given: argparse.Namespace) -> dict[str, dict[str, Measured]]:
+def replicas(folder: Path, server: Server, url: str, given: argparse.Namespace) -> dict[str, dict[str, Measured]]:
     """Return what 1, 2 and 3 replicas do, and psycopg."""
-    stored = store(folder, database, given.rows)
+    with server.connect(url) as connection:
+        stored = store(folder, connection, given.rows)
     paths: dict[str, Callable[[Random], str]] = {
         "list": lambda _random: "/v1/attachments",
         "detail": lambda random: f"/v1/attachments/{identifier('a', random.randrange(given.rows))}",
@@ -282,40 +363,99 @@ def replicas(folder: Path, url: str, database: str, given: argparse.Namespace) -
     }
     found: dict[str, dict[str, Measured]] = {}
     for count in (1, 2, 3):
-        with running(folder, url, count) as ports, ExitStack() as ending:
+        with running(folder, url, count) as gateways, ExitStack() as ending:
 
             def asking(path: Callable[[Random], str], number: int) -> Callable[[], object]:
-                client, random = Client(ports, number), Random(number)
+                client, random = Client([each.port for each in gateways], number), Random(number)
                 ending.callback(client.close)
                 return lambda: client.get(path(random))
 
-            rounds = {name: load(partial(asking, path), given.seconds) for name, path in paths.items()}
+            def spent() -> dict[str, float]:
+                running = [each.process.pid for each in gateways if each.process is not None]
+                return {"replicas": sum(map(_processor_seconds, running)), "database": server.processor_seconds()}
+
+            rounds = {name: load(partial(asking, path), given.seconds, spent) for name, path in paths.items()}
         found[f"{count} replica{'s' * (count > 1)}"] = rounds
     with ExitStack() as ending:
 
         def reading(_number: int) -> Callable[[], object]:
-            connection = ending.enter_context(psycopg.connect(database, autocommit=True))
+            connection = ending.enter_context(server.connect(url))
             return lambda: connection.execute(PAGE).fetchall()
 
-        found["psycopg"] = {"list": load(reading, given.seconds)}
+        def of_database() -> dict[str, float]:
+            return {"database": server.processor_seconds()}
+
+        found["psycopg"] = {"list": load(reading, given.seconds, of_database)}
     return found
 
 
-def answers(folder: Path, url: str, given: argparse.Namespace) -> dict[str, float]:
-    """Return the p99 of each request, in milliseconds."""
+class Answer(NamedTuple):
+    """Milliseconds within which 99 of 100 requests were answered, and the processor time of one, of client, replica and
+    database together."""
+
+    p99: float
+    processor: float
+
+
+class Answers(NamedTuple):
+    """What each request took, and the peak memory of the replica, in MiB."""
+
+    times: dict[str, Answer]
+    peak: float
+
+
+def answers(folder: Path, server: Server, url: str, rows: int, times: int) -> Answers:
+    """Ask for each list and filter so many times."""
     found = {}
-    with running(folder, url, 1) as ports:
-        client = Client(ports, 0)
-        for path in (path for paths in requests(given.rows).values() for path in paths):
+    with running(folder, url, 1) as (gateway,):
+        assert gateway.process is not None
+        replica, client = gateway.process.pid, Client([gateway.port], 0)
+
+        def spent() -> float:
+            return process_time() + _processor_seconds(replica) + server.processor_seconds()
+
+        for path in (path for paths in requests(rows).values() for path in paths):
             client.get(path)
-            seconds = []
-            for _ in range(given.times):
+            seconds, before = [], spent()
+            for _ in range(times):
                 started = perf_counter()
                 client.get(path)
                 seconds.append(perf_counter() - started)
-            found[path] = p99(seconds)
+            found[path] = Answer(p99(seconds), (spent() - before) / times * 1e3)
         client.close()
+        return Answers(found, peak(gateway))
+
+
+def starts(folder: Path, server: Server, url: str, count: int) -> dict[str, float]:
+    """Have a gateway receive so many attachments of which parts are missing. Return the seconds from its next starts
+    until it is ready, by how it ended before."""
+    own, found = folder / "gateway", {}
+    own.mkdir()
+    with Mosquitto(own, persistent=True) as broker:
+        source = mqtt_source("orders", broker.port, TOPIC)
+        gateway = GatewayProcess(own, settings(folder, url) + source, without_pandas(own))
+        gateway.start()
+        gateway.await_source("orders")
+        sent = [*incomplete(count)]
+        publish(sent, broker.port, TOPIC, "3.1.1")
+        gateway.until(lambda: gateway.samples().total("messages_received_total") >= len(sent), PATIENCE, 0.2)
+        assert gateway.process is not None
+        gateway.process.terminate()
+        gateway.process.wait(PATIENCE)
+        for before in ("stopped", "killed"):
+            began = perf_counter()
+            gateway.spawn()
+            gateway.until(partial(_is_ready, gateway), pause=0.005)
+            found[before] = perf_counter() - began
+            used = _processor_seconds(gateway.process.pid)
+            print(f"{server.kind}: ready {found[before]:.1f} s after it was {before}, {used:.1f} s of processor")
+            gateway.kill()
+        gateway.client.close()
     return found
+
+
+def _is_ready(gateway: GatewayProcess) -> bool:
+    return gateway.is_up() and gateway.client.get("/health/ready").status_code == HTTPStatus.OK
 
 
 def main() -> None:
@@ -324,43 +464,71 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0, help="seconds of each load (4)")
     parser.add_argument("--times", type=int, default=100, help="how often each list and filter is asked for (100)")
     parser.add_argument("--each", action="store_true", help="print the time of each list and filter")
-    given = parser.parse_args()
-    programs = binaries()
-    assert programs is not None, "PostgreSQL's programs (initdb, postgres) are not installed"
-    with TemporaryDirectory(prefix="bench-serving-") as name, running_postgresql(programs) as socket:
-        folder = Path(name)
-        (folder / "shared" / "archive").mkdir(parents=True)
-        url, database = f"postgresql+psycopg://postgres@/postgres?host={socket}", f"host={socket} user=postgres"
-        SqlCatalog(url).close()
-        began = perf_counter()
-        fill(url, given.rows)
-        print(f"{given.rows:,} attachments were written in {perf_counter() - began:.0f} s")
-        measured = replicas(folder, url, database, given)
-        times = answers(folder, url, given)
-    report(measured, times, is_each=given.each)
-
-
-def report(measured: dict[str, dict[str, Measured]], times: dict[str, float], *, is_each: bool) -> None:
-    """Print the tables and the line of ratios."""
-    names = ("list", "detail", "download")
-    print(f"{'':>12}" + "".join(f" {name + '/s':>11} {'p99 ms':>7}" for name in names))
-    for who, found in measured.items():
-        cells = (f" {found[name].rate:11.0f} {found[name].p99:7.1f}" if name in found else "" for name in names)
-        print(f"{who:>12}" + "".join(cells))
-    is_list = {path: set(path.partition("?")[2].replace("&", "=").split("=")[::2]) <= PLAIN for path in times}
-    slowest = sorted(times, key=lambda path: -times[path])
-    for path in slowest if is_each else slowest[:5]:
-        print(f"{times[path]:12.1f} ms  {path}")
-    lists = max(times[path] for path in times if is_list[path])
-    filters = max(times[path] for path in times if not is_list[path])
-    print(f"{len(times)} lists and filters; {sum(each > 50 for each in times.values())} with a p99 above 50 ms")
-    one, two, three, bare = measured.values()
-    print(
-        f"ratios: two_replicas_over_one={two['list'].rate / one['list'].rate:.2f} "
-        f"three_replicas_over_one={three['list'].rate / one['list'].rate:.2f} "
-        f"list_over_psycopg={one['list'].rate / bare['list'].rate:.2f} "
-        f"list_p99_ms={lists:.1f} filter_p99_ms={filters:.1f}"
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure (all)")
+    parser.add_argument(
+        "--databases", nargs="+", choices=DATABASES, default=DATABASES, help="where to measure it (all)"
     )
+    given = parser.parse_args()
+    ratios: dict[str, float] = {}
+    with ExitStack() as stack:
+        for kind in given.databases:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix=f"bench-serving-{kind}-")))
+            (folder / "shared" / "archive").mkdir(parents=True)
+            socket = None
+            if kind == "postgresql":
+                programs = binaries()
+                assert programs is not None, "PostgreSQL's programs (initdb, postgres) are not installed"
+                socket = stack.enter_context(running_postgresql(programs))
+            server = Server(kind, folder, socket)
+            url = server.new()
+            if {"replicas", "lists"} & {*given.parts}:
+                fill(url, given.rows)
+            if "replicas" in given.parts and kind == "postgresql":
+                ratios |= report_replicas(replicas(folder, server, url, given))
+            if "lists" in given.parts:
+                few = server.new()
+                fill(few, FEW)
+                before = answers(folder, server, few, FEW, 1)
+                after = answers(folder, server, url, given.rows, given.times)
+                ratios |= report_lists(kind, before, after, is_each=given.each)
+            if "start" in given.parts:
+                settled = server.new()
+                fill(settled, given.rows, ("finished",))
+                ratios[f"{kind}_start_seconds"] = max(starts(folder, server, settled, given.rows // 10).values())
+    print("ratios: " + " ".join(f"{name}={ratio:.2f}" for name, ratio in ratios.items()))
+
+
+def report_replicas(measured: dict[str, dict[str, Measured]]) -> dict[str, float]:
+    """Print the table of replicas; return its ratios."""
+    for name in ("list", "detail", "download"):
+        for who, found in measured.items():
+            if name in found:
+                rate, slowest, cores = found[name]
+                used = ", ".join(f"{each} {seconds:.2f}" for each, seconds in cores.items())
+                print(f"{name:>10} {who:>12} {rate:8.0f}/s  p99 {slowest:6.1f} ms  cores: {used}")
+    one, two, three, bare = (found["list"].rate for found in measured.values())
+    return {
+        "two_replicas_over_one": two / one,
+        "three_replicas_over_one": three / one,
+        "list_over_psycopg": one / bare,
+    }
+
+
+def report_lists(kind: str, few: Answers, many: Answers, *, is_each: bool) -> dict[str, float]:
+    """Print the slowest lists and filters, or all of them; return the ratios."""
+    times = many.times
+    is_list = {path: set(path.partition("?")[2].replace("&", "=").split("=")[::2]) <= PLAIN for path in times}
+    slowest = sorted(times, key=lambda path: -times[path].processor)
+    for path in slowest if is_each else slowest[:5]:
+        print(f"{times[path].p99:10.1f} ms {times[path].processor:8.1f} ms of processor  {path}")
+    late = [path for path in times if times[path].p99 > LATEST]
+    print(f"{kind}: {len(times)} lists and filters; {len(late)} with a p99 above {LATEST} ms")
+    return {
+        f"{kind}_list_p99_ms": max(times[path].p99 for path in times if is_list[path]),
+        f"{kind}_filter_p99_ms": max(times[path].p99 for path in times if not is_list[path]),
+        f"{kind}_processor_ms": max(each.processor for each in times.values()),
+        f"{kind}_memory_growth": many.peak / few.peak,
+    }
 
 
 if __name__ == "__main__":

@@ -82,12 +82,18 @@ _IN_TIME = {
 }
 """For libpq, unless the URL says otherwise: the client, too, notices that the machine of the server is gone."""
 # A plan that is made for any values, which PostgreSQL prefers after some executions, does not know where in an order a
-# page begins and ends, and then reads all rows.
+# page begins and ends, and then reads all rows. Readers read few rows: where PostgreSQL expects many, starting more
+# processes or compiling the query would take longer than reading.
 _ON_CONNECT: dict[tuple[str, str], tuple[str, ...]] = {
     ("sqlite", "reader"): (_BUSY_TIMEOUT, "PRAGMA query_only = ON"),
     ("sqlite", "quick"): (*_SQLITE_WRITER, "PRAGMA synchronous = NORMAL"),
     ("sqlite", "durable"): (*_SQLITE_WRITER, "PRAGMA synchronous = FULL"),
-    ("postgresql", "reader"): ("SET plan_cache_mode TO force_custom_plan", *_KEEP_ALIVE),
+    ("postgresql", "reader"): (
+        "SET plan_cache_mode TO force_custom_plan",
+        "SET max_parallel_workers_per_gather TO 0",
+        "SET jit TO off",
+        *_KEEP_ALIVE,
+    ),
     ("postgresql", "quick"): ("SET synchronous_commit TO off", *_KEEP_ALIVE),
     ("postgresql", "durable"): ("SET synchronous_commit TO on", *_KEEP_ALIVE),
     ("postgresql", "statement"): ("SET synchronous_commit TO on", *_KEEP_ALIVE),

@@ -8,6 +8,7 @@ the page is not full after `MOST_READ` rows, it ends there, with fewer rows or n
 match one of the conditions that an index finds, all of these are read instead, and the page is whole.
 """
 
+import operator
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -54,12 +55,10 @@ def decode_cursor(cursor: str) -> tuple[int, str]:
     return int(match[1]), match[2]
 
 
-def between(time: ColumnElement[int], after: int | None, before: int | None) -> Iterator[ColumnElement[bool]]:
-    """Yield the conditions that a time lies between two others, neither of which is included."""
-    if after is not None:
-        yield time > after
-    if before is not None:
-        yield time < before
+def between(time: ColumnElement[int], after: int | None, before: int | None) -> list[Condition]:
+    """Return the conditions that a time lies between two others, neither of which is included."""
+    later = [] if after is None else [lambda of: of(time) > after]
+    return [*later, *([] if before is None else [lambda of: of(time) < before])]
 
 
 def encode_sorted(sort: str, key: object, identifier: str) -> str:
@@ -101,7 +100,7 @@ class Search(NamedTuple):
     order. `others` have none.
     """
 
-    between: Sequence[ColumnElement[bool]] = ()
+    between: Sequence[Condition] = ()
     ordered: Sequence[Condition] = ()
     found: Sequence[Condition] = ()
     others: Sequence[Condition] = ()
@@ -137,19 +136,19 @@ class Listing(NamedTuple, Generic[T]):
     sort: str | None = None
     is_descending: bool = True
 
-    def part(self, statement: Select[Any], after: Place | None, last: Place | None) -> Select[Any]:
+    def part(
+        self, statement: Select[Any], after: Place | None, last: Place | None, of: Spelling = indexed
+    ) -> Select[Any]:
         """Return the statement's rows after one place in the order, and up to another."""
-        here = tuple_(self.time, self.identifier)
-        if after is not None:
-            there = self._literal(after)
-            statement = statement.where(here < there if self.is_descending else here > there)
-        if last is not None:
-            there = self._literal(last)
-            statement = statement.where(here >= there if self.is_descending else here <= there)
+        behind, up_to = (operator.lt, operator.ge) if self.is_descending else (operator.gt, operator.le)
+        limits = [*([] if after is None else [(behind, after)]), *([] if last is None else [(up_to, last)])]
+        for compare, (time, identifier) in limits:
+            key, there = of(self.time), literal(time, self.time.type)
+            place = tuple_(there, literal(identifier, self.identifier.type))
+            # SQLite finds a tuple in an index only if all of the tuple are columns, and keys may be expressions.
+            is_near = key <= there if compare in (operator.lt, operator.le) else key >= there
+            statement = statement.where(compare(tuple_(key, self.identifier), place), is_near)
         return statement
-
-    def _literal(self, place: Place) -> Any:
-        return tuple_(literal(place[0], self.time.type), literal(place[1], self.identifier.type))
 
     def ordered(self, statement: Select[Any], of: Spelling = indexed) -> Select[Any]:
         keys = (of(self.time), self.identifier)
@@ -188,13 +187,28 @@ def fetch_page(
     return Page([listing.record(row) for row in shown], None if following is None else listing.cursor(following))
 
 
+def newest_rows(
+    connection: Connection, listing: Listing[Any], statement: Select[Any], search: Search
+) -> tuple[Select[Any], bool]:
+    """Return the statement for its rows that match a search, as far as `MOST_COUNTED` rows tell it; and whether these
+    are all."""
+    matching = _Matching(connection, listing, statement, search)
+    last = matching.nth(None, MOST_COUNTED)
+    few = None if last is None else matching.few()
+    # With the limit SQLite finds these rows by their place also where they are grouped by other columns.
+    rows = matching.part(None, None if few else last, few).limit(MOST_COUNTED)
+    return rows, last is None or few is not None
+
+
 def count_rows(connection: Connection, listing: Listing[Any], statement: Select[Any], search: Search) -> Total:
     """Return how many of a statement's rows match a search, as far as `MOST_COUNTED` rows tell it."""
-    matching = _Matching(connection, listing, statement, search)
-    last = None if matching.are_ordered else matching.nth(None, MOST_COUNTED)
-    few = None if last is None else matching.few()
-    number = matching.number(None if few else last, few)
-    return Total(min(number, MOST_COUNTED), (last is None or few is not None) and number <= MOST_COUNTED)
+    rows, is_all = newest_rows(connection, listing, statement, search)
+    return Total(_count(connection, rows), is_all)
+
+
+def _count(connection: Connection, rows: Select[Any]) -> int:
+    some = rows.with_only_columns(literal(1), maintain_column_froms=True)
+    return connection.scalar(select(func.count()).select_from(some.subquery())) or 0
 
 
 class _Matching:
@@ -209,23 +223,21 @@ class _Matching:
     def rows(self, after: Place | None, last: Place | None, limit: int, few: Condition | None = None) -> list[Row[Any]]:
         """Return the first rows after a place and up to another. With `few`, all rows that match this condition are
         read."""
-        listing = self._listing
-        keyed = self._statement.add_columns(listing.time.label(_KEY)) if listing.sort else self._statement
-        part = listing.part(keyed.where(*self._conditions(few)), after, last)
-        ordered = listing.ordered(part, unindexed if few else indexed)
-        return list(self._connection.execute(ordered.limit(limit)))
+        part = self._listing.ordered(self.part(after, last, few), unindexed if few else indexed)
+        keyed = part.add_columns(self._listing.time.label(_KEY)) if self._listing.sort else part
+        return list(self._connection.execute(keyed.limit(limit)))
 
-    def number(self, last: Place | None, few: Condition | None) -> int:
-        """Return the number of rows up to a place, at most one more than `MOST_COUNTED`."""
-        part = self._listing.part(self._statement.where(*self._conditions(few)), None, last)
-        return self._count(part, MOST_COUNTED + 1)
+    def part(self, after: Place | None, last: Place | None, few: Condition | None = None) -> Select[Any]:
+        """Return the statement for the rows after a place and up to another."""
+        matching = self._statement.where(*self._conditions(few))
+        return self._listing.part(matching, after, last, unindexed if few else indexed)
 
     def nth(self, after: Place | None, number: int) -> Place | None:
         """Return the place of the row that is so many rows after a place, among those of the index that is read; None
         if there are fewer."""
         listing, lead = self._listing, self._lead
         read = self._statement.with_only_columns(listing.time.label(_KEY), listing.identifier)
-        read = read.where(*([] if lead is None else [lead(indexed)]), *self._search.between)
+        read = read.where(*(each(indexed) for each in (*([] if lead is None else [lead]), *self._search.between)))
         row = self._connection.execute(listing.ordered(listing.part(read, after, None)).limit(1).offset(number - 1))
         found = row.first()
         return None if found is None else (found[0], found[1])
@@ -233,7 +245,7 @@ class _Matching:
     def few(self) -> Condition | None:
         """Return a condition that an index finds, and that fewer rows match than a page reads."""
         for each in (*self._search.ordered[1:], *self._search.found):
-            if self._count(self._statement.where(each(indexed)), MOST_READ) < MOST_READ:
+            if _count(self._connection, self._statement.where(each(indexed)).limit(MOST_READ)) < MOST_READ:
                 return each
         return None
 
@@ -242,11 +254,8 @@ class _Matching:
         search, chosen = self._search, few or self._lead
         for each in (*search.ordered, *search.found, *search.others):
             yield each(indexed if each is chosen else unindexed)
-        yield from search.between
-
-    def _count(self, rows: Select[Any], most: int) -> int:
-        some = rows.with_only_columns(literal(1), maintain_column_froms=True).limit(most)
-        return self._connection.scalar(select(func.count()).select_from(some.subquery())) or 0
+        for each in search.between:
+            yield each(unindexed if few else indexed)
 
 
 def _position(listing: Listing[Any], cursor: str) -> tuple[object, str]:

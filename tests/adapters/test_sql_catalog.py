@@ -11,7 +11,7 @@ from contextlib import closing
 from itertools import count
 from pathlib import Path
 from threading import Barrier
-from typing import Any
+from typing import Any, get_args
 
 import psycopg
 import pytest
@@ -20,12 +20,12 @@ from alembic.migration import MigrationContext
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 
 from adapters.sql_catalog import SqlCatalog, locks
-from adapters.sql_catalog.database import _ON_CONNECT, FROM_HEX, Database
+from adapters.sql_catalog.database import _ON_CONNECT, Database
 from adapters.sql_catalog.schema.catalog_tables import metadata
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import CatalogError, CatalogTaken, GatewayError, LeaseLost
-from app.model.records import Checkpoint, JournalIdentity, NewEvent, PartRun
-from app.ports import AttachmentFilter, Catalog, Sending
+from app.model.records import Checkpoint, JournalIdentity, NewEvent, PartRun, QuarantineState
+from app.ports import AttachmentFilter, Catalog, Sending, Sort
 from app.testing.gateway_stages import migrated
 from tests.contracts.catalog import CatalogContract
 from tests.contracts.catalog.finishing import told
@@ -39,6 +39,26 @@ KILLED = 50 if IS_LONG else 2
 ROWS = 30
 
 _databases = count()
+
+
+def plans(catalog: SqlCatalog, search: Callable[[SqlCatalog], object]) -> list[tuple[str, list[str]]]:
+    """Return the statements of a search, each with the steps of SQLite's plan for it."""
+    asked: list[tuple[str, Any]] = []
+
+    def listen(_connection: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
+        asked.append((statement, parameters))
+
+    event.listen(Engine, "before_cursor_execute", listen)
+    try:
+        search(catalog)
+    finally:
+        event.remove(Engine, "before_cursor_execute", listen)
+    with catalog._database.read() as connection:
+        return [
+            (statement, [row.detail for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", given)])
+            for statement, given in asked
+        ]
+
 
 SEARCHES: list[Callable[[SqlCatalog], object]] = [
     lambda catalog: catalog.attachments_by_key("quay", [bytes(16), b"x" * 16]),
@@ -107,8 +127,22 @@ class SqlCatalogContract(CatalogContract):
 
     @pytest.fixture
     def bounded_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("adapters.sql_catalog.listing_pages.MOST_READ", 500)
-        monkeypatch.setattr("adapters.sql_catalog.listing_pages._FIRST_READ", 100)
+        for name, rows in (("MOST_READ", 500), ("_FIRST_READ", 100), ("MOST_COUNTED", 300)):
+            monkeypatch.setattr(f"adapters.sql_catalog.listing_pages.{name}", rows)
+
+    def test_groups_of_the_quarantine_count_its_newest_entries(
+        self, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("adapters.sql_catalog.listing_pages.MOST_COUNTED", 6)
+        catalog.checkpoint(Checkpoint(quarantine=[spoilt(n, code="old" if n < 4 else "new") for n in range(10)]))
+        catalog.set_quarantine_state("q0", "dismissed")
+
+        def groups(state: QuarantineState) -> tuple[list[tuple[str, int]], tuple[object, ...]]:
+            found = catalog.quarantine_groups(None, state, 9)
+            return [(group.code, group.entries) for group in found.items], found[1:]
+
+        assert groups("kept") == ([("new", 6)], (1, 6, False))
+        assert groups("dismissed") == ([("old", 1)], (1, 1, True))
 
     # SQLAlchemy reads indexes of expressions from PostgreSQL only.
     @pytest.mark.filterwarnings("ignore:Skipped unsupported reflection of expression-based index")
@@ -389,30 +423,28 @@ class TestSqlite(SqlCatalogContract):
         catalog.close()
 
     @for_each("search", SEARCHES)
-    def test_searches_use_indexes(self, catalog: SqlCatalog, url: str, search: Callable[[SqlCatalog], object]) -> None:
-        asked: list[tuple[str, Any]] = []
+    def test_searches_use_indexes(self, catalog: SqlCatalog, search: Callable[[SqlCatalog], object]) -> None:
+        for statement, plan in plans(catalog, search):
+            slow = r"SCAN (?!anon_)\w+$|USE TEMP B-TREE FOR (LAST|ORDER)"
+            assert not [step for step in plan if re.match(slow, step)], statement
 
-        def listen(_connection: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
-            asked.append((statement, parameters))
+    @pytest.mark.parametrize("sort", get_args(Sort))
+    def test_a_page_begins_at_its_place_in_an_index(self, catalog: SqlCatalog, sort: Sort) -> None:
+        keep(catalog, attachment(1), attachment(2))
+        cursor = catalog.attachments(AttachmentFilter(), None, 1, sort).next
+        ((_, plan),) = plans(catalog, lambda catalog: catalog.attachments(AttachmentFilter(), cursor, 1, sort))
+        assert [step.partition(" USING")[0] for step in plan] == ["SEARCH attachments"]
 
-        event.listen(Engine, "before_cursor_execute", listen)
-        try:
-            search(catalog)
-        finally:
-            event.remove(Engine, "before_cursor_execute", listen)
-        engine = create_engine(url)
-        with engine.connect() as connection:
-            driver: Any = connection.connection
-            driver.create_function(FROM_HEX, 1, bytes.fromhex)
-            for statement, parameters in asked:
-                plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
-                slow = [
-                    row.detail
-                    for row in plan
-                    if re.match(r"SCAN (?!anon_)\w+$|USE TEMP B-TREE FOR (LAST|ORDER)", row.detail)
-                ]
-                assert not slow, statement
-        engine.dispose()
+    def test_few_rows_are_read_by_their_own_index(self, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("adapters.sql_catalog.listing_pages._FIRST_READ", 2)
+        keep(catalog, *(attachment(number) for number in range(5)))
+        which = AttachmentFilter(min_size=9, received_after=1)
+        for search in (
+            lambda catalog: catalog.attachments(which, None, 5),
+            lambda catalog: catalog.attachments(which, catalog.attachments(AttachmentFilter(), None, 1).next, 5),
+        ):
+            *_, (_, (step, *_)) = plans(catalog, search)
+            assert step == "SEARCH attachments USING INDEX ix_attachments_size_key (<expr>>?)"
 
     def test_indexes_that_are_built_after_packed_rows_are_those_before(self, catalog: SqlCatalog, url: str) -> None:
         """Also when the rows are refused."""

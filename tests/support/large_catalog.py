@@ -9,6 +9,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from hashlib import md5
 from random import Random
 from typing import Any
 
@@ -31,7 +32,8 @@ DESTINATIONS = ("partner", "archive", "warehouse")
 OWNER = "anonymous:anonymous"
 HOOK = "hook"
 
-_STATES = ("finished",) * 980 + ("receiving",) * 5 + ("complete",) * 1 + ("expired",) * 12 + ("quarantined",) * 2
+STATES = ("finished",) * 980 + ("receiving",) * 5 + ("complete",) * 1 + ("expired",) * 12 + ("quarantined",) * 2
+"""A thousand attachments are in these states."""
 _STEMS = ("orders", "invoice", "stock", "claim", "ledger", "balance", "customers", "rates", "positions", "trades")
 _CODES = (("truncated", "the part ends after … bytes"), ("no-count", "no count came"), ("bad-header", "byte … is …"))
 _DELIVERY_STATES = ("sent",) * 96 + ("failed",) * 2 + ("cancelled",) + ("queued",)
@@ -40,14 +42,15 @@ _CONTENT = b"a few bytes of content"
 
 def identifier(letter: str, number: int) -> str:
     """Return the identifier of a row: 32 hexadecimal digits in no order, as the gateway's are."""
-    return f"{Random(f'{letter}{number}').getrandbits(128):032x}"
+    return md5(f"{letter}{number}".encode(), usedforsecurity=False).hexdigest()
 
 
-def fill(url: str, attachments: int) -> None:
-    """Fill an empty catalog whose schema is made: with so many attachments and events, half as many messages, a fifth
-    of quarantine entries and deliveries, a hundredth of dead letters, and as many uploads as the limits allow."""
+def fill(url: str, attachments: int, states: Sequence[str] = STATES) -> None:
+    """Fill a catalog whose schema is made: with so many attachments in these states and events, half as many messages,
+    a fifth of quarantine entries and deliveries, a hundredth of dead letters, and as many uploads as the limits
+    allow."""
     tables = (
-        (catalog_tables.attachments, _attachments(attachments)),
+        (catalog_tables.attachments, _attachments(attachments, states)),
         (catalog_tables.messages, _messages(attachments // 2)),
         (catalog_tables.quarantine, _quarantine(attachments // 5)),
         (catalog_tables.deliveries, _deliveries(attachments // 5)),
@@ -58,9 +61,9 @@ def fill(url: str, attachments: int) -> None:
     address = make_url(url)
     if address.get_backend_name() == "sqlite":
         with closing(sqlite3.connect(str(address.database))) as file, file:
+            file.execute("PRAGMA cache_size = -1048576")  # identifiers have no order: each row changes other pages
             for table, rows in tables:
                 _insert(file, table, rows)
-            file.execute("ANALYZE")
         return
     server = str(address.query["host"])
     with psycopg.connect(host=server, user=address.username, dbname=address.database, autocommit=True) as connection:
@@ -96,10 +99,10 @@ def _pick(random: Random, choices: Sequence[Any]) -> Any:
     return choices[int(random.random() * len(choices))]
 
 
-def _attachments(count: int) -> Iterator[dict[str, Any]]:
+def _attachments(count: int, states: Sequence[str]) -> Iterator[dict[str, Any]]:
     random = Random(33)
     for number in range(count):
-        state = _pick(random, _STATES)
+        state = _pick(random, states)
         is_finished, at = state == "finished", _time(number)
         kind = None if state in ("receiving", "expired") and random.random() < 0.2 else 1 + int(random.random() * 3)
         stem, day = _pick(random, _STEMS), number // 2000

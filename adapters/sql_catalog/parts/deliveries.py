@@ -120,7 +120,7 @@ class DeliveriesPart(CatalogPart):
         created_after: int | None = None,
         created_before: int | None = None,
     ) -> Page[DeliveryRecord]:
-        times = [*between(deliveries.c.created_at, created_after, created_before)]
+        times = between(deliveries.c.created_at, created_after, created_before)
         to_one, to_several = among_places(deliveries.c.destination, destination, within)
         by_state = [] if state is None else [equal(deliveries.c.state, state.value)]
         # Most deliveries are sent.

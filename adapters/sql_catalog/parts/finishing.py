@@ -39,6 +39,13 @@ _INCOMPLETE_OF = Lookup(
     lambda wanted: _INCOMPLETE.where(_messages.c.id.in_(select(_attachments.c.message_id).where(wanted))),
 )
 _FINISHED_OF = Lookup(_attachments.c.id, lambda wanted: select(_attachments.c.id).where(wanted, _state == _FINISHED))
+_first = tuple_(_attachments.c.first_received_at, _attachments.c.id)
+_BEGUN_FIRST = (
+    select(_attachments.c.first_received_at, _attachments.c.id, _attachments.c.last_received_at)
+    .where(_state == _RECEIVING, _first > tuple_(bindparam("time", type_=BigInteger), bindparam("id", type_=AnyText)))
+    .order_by(_attachments.c.first_received_at, _attachments.c.id)
+    .limit(1000)
+)
 _COMPLETE_MESSAGE = BulkStatement(
     update(_messages)
     .where(_messages.c.id == bindparam("message", type_=AnyText))
@@ -83,12 +90,18 @@ class FinishingPart(CatalogPart):
             unsettled = unsettled.where(tuple_(*order) > (after.finished_at, after.id))
         return self._all(unsettled.order_by(*order).limit(limit), attachment_record)
 
-    def stale_attachments(self, last_received_before: int, limit: int) -> list[AttachmentRecord]:
-        # No index has this order, since every checkpoint would have to rewrite it. The query scans all receiving
-        # attachments.
-        last_received_at = _attachments.c.last_received_at
-        stale = select(_attachments).where(_state == _RECEIVING, last_received_at < last_received_before)
-        return self._all(stale.order_by(last_received_at, _attachments.c.id).limit(limit), attachment_record)
+    def oldest_unfinished(self) -> int | None:
+        # No index has the times of last messages, since every checkpoint would have to rewrite it. But an attachment
+        # that began after the oldest of these times found so far has no older one.
+        oldest, after = None, (-1, "")
+        with self._database.read() as connection:
+            while rows := connection.execute(_BEGUN_FIRST, {"time": after[0], "id": after[1]}).all():
+                found = min(row.last_received_at for row in rows)
+                oldest = found if oldest is None else min(oldest, found)
+                after = rows[-1].first_received_at, rows[-1].id
+                if after[0] >= oldest:
+                    break
+        return oldest
 
     def finish(self, finished: Sequence[Finished], events: Sequence[NewEvent]) -> set[str]:
         with self._database.write() as connection:

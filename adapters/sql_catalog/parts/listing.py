@@ -1,7 +1,6 @@
 """The listings and records that clients read."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeVar, get_args
 
@@ -132,7 +131,7 @@ class ListingPart(CatalogPart):
         received_after: int | None = None,
         received_before: int | None = None,
     ) -> Page[MessageRecord]:
-        times = [*between(_messages.c.received_at, received_after, received_before)]
+        times = between(_messages.c.received_at, received_after, received_before)
         search = Search(times, *among_places(_messages.c.source, source, within))
         with self._database.read() as connection:
             return fetch_page(connection, _MESSAGES, select(_messages), cursor, limit, search)
@@ -208,20 +207,19 @@ class ListingPart(CatalogPart):
             *([] if which.kind is None else [equal(c.kind, int(which.kind))]),
         ]
         found = [*of_several, *([_is_unannounced] if which.announced is False else [])]
-        times = partial(between, after=which.received_after, before=which.received_before)
-        sizes = partial(_sized, least=which.min_size, most=which.max_size)
+        times = between(c.first_received_at, which.received_after, which.received_before)
+        sizes = _sized(which.min_size, which.max_size)
         others: list[Condition] = [
             *([_is_announced] if which.announced else []),
             *([_is_unwarned] if which.warned is False else []),
             *([self._named(which.name)] if which.name else []),
         ]
         if key == "received":
-            found += _one(sizes, catalog_tables.SIZE_KEY)
-            return Search([*times(c.first_received_at)], by_time, found, others)
-        found += [*by_time, *_one(times, c.first_received_at)]
+            return Search(times, by_time, [*found, *_as_one(sizes)], others)
+        found += [*by_time, *_as_one(times)]
         if key == "size":
-            return Search([*sizes(catalog_tables.SIZE_KEY)], (), found, others)
-        return Search((), (), [*found, *_one(sizes, catalog_tables.SIZE_KEY)], others)
+            return Search(sizes, (), found, others)
+        return Search((), (), [*found, *_as_one(sizes)], others)
 
     def _named(self, name: str) -> Condition:
         # LIKE would need escaped wildcards, limit the length of the search text, and use the database's own letter
@@ -246,19 +244,17 @@ def _is_unannounced(of: Spelling) -> ColumnElement[bool]:
     return of(_attachments.c.kind).is_(None)
 
 
-def _sized(size: ColumnElement[int], least: int | None, most: int | None) -> Iterator[ColumnElement[bool]]:
-    """Yield the conditions that a size lies between two others. Attachments without a size have the key -1."""
-    if least is not None or most is not None:
-        yield size >= max(least or 0, 0)
-    if most is not None:
-        yield size <= most
+def _sized(least: int | None, most: int | None) -> list[Condition]:
+    """Return the conditions that a size lies between two others. Attachments without a size have the key -1."""
+    if least is None and most is None:
+        return []
+    smallest: list[Condition] = [lambda of: of(catalog_tables.SIZE_KEY) >= max(least or 0, 0)]
+    return [*smallest, *([] if most is None else [lambda of: of(catalog_tables.SIZE_KEY) <= most])]
 
 
-def _one(
-    conditions: Callable[[ColumnElement[Any]], Iterator[ColumnElement[bool]]], key: ColumnElement[Any]
-) -> list[Condition]:
-    """Return a range of a key as one condition; none if it is not limited."""
-    return [lambda of: and_(*conditions(of(key)))] if [*conditions(key)] else []
+def _as_one(range_of_key: Sequence[Condition]) -> list[Condition]:
+    """Return the conditions of a range as one, so that an index is asked for both ends; none if it is not limited."""
+    return [lambda of: and_(*(each(of) for each in range_of_key))] if range_of_key else []
 
 
 def _by_state(table: Table) -> Select[tuple[str, int]]:

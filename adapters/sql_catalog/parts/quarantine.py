@@ -2,11 +2,18 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, bindparam, delete, func, select, update
+from sqlalchemy import bindparam, delete, func, select, update
 
 from adapters.sql_catalog.bulk_rows import BulkStatement
-from adapters.sql_catalog.listing_pages import Listing, Search, among_places, equal, fetch_page
-from adapters.sql_catalog.parts.part import CatalogPart, among, chunks, limited
+from adapters.sql_catalog.listing_pages import (
+    Listing,
+    Search,
+    among_places,
+    equal,
+    fetch_page,
+    newest_rows,
+)
+from adapters.sql_catalog.parts.part import CatalogPart, among, chunks
 from adapters.sql_catalog.schema.bounded_types import AnyText
 from adapters.sql_catalog.schema.catalog_tables import IS_IN_JOURNAL, quarantine, quarantine_copies, replay_requests
 from adapters.sql_catalog.schema.record_rows import quarantine_record
@@ -23,6 +30,7 @@ _SET_OBJECT = BulkStatement(
 )
 _QUARANTINE = Listing(quarantine.c.received_at, quarantine.c.id, quarantine_record)
 _GROUP = (quarantine.c.source, quarantine.c.code, quarantine.c.why_kind)
+_OF_GROUP = (quarantine.c.received_at, quarantine.c.why)
 
 
 class QuarantinePart(CatalogPart):
@@ -38,15 +46,7 @@ class QuarantinePart(CatalogPart):
         code: str | None = None,
         why: str | None = None,
     ) -> Page[QuarantineRecord]:
-        of_one, of_several = among_places(quarantine.c.source, source, within)
-        by_state = [] if state is None else [equal(quarantine.c.state, state)]
-        kind = None if why is None else kind_of_reason(why)
-        others = [
-            equal(column, wanted)
-            for column, wanted in ((quarantine.c.code, code), (quarantine.c.why_kind, kind))
-            if wanted is not None
-        ]
-        search = Search((), [*of_one, *by_state], of_several, others)
+        search = _search(source, state, within, code, why)
         with self._database.read() as connection:
             return fetch_page(connection, _QUARANTINE, select(quarantine), cursor, limit, search)
 
@@ -59,18 +59,20 @@ class QuarantinePart(CatalogPart):
         code: str | None = None,
         why: str | None = None,
     ) -> QuarantineGroups:
-        received, reason, count = quarantine.c.received_at, quarantine.c.why, func.count()
-        shown = (count, func.min(received), func.max(received), func.min(reason), func.max(reason))
-        of_all = (func.count().over(), func.sum(count).over())
-        grouped = select(*_GROUP, *shown, *of_all).where(*_conditions(source, state, within, code, why))
+        search = _search(source, state, within, code, why)
         with self._database.read() as connection:
-            rows = connection.execute(grouped.group_by(*_GROUP).order_by(count.desc(), *_GROUP).limit(limit)).all()
+            found, is_all = newest_rows(connection, _QUARANTINE, select(*_GROUP, *_OF_GROUP), search)
+            entries = found.subquery()
+            group, count = [entries.c[column.name] for column in _GROUP], func.count()
+            ends = (end(entries.c[column.name]) for column in _OF_GROUP for end in (func.min, func.max))
+            grouped = select(*group, count, *ends, func.count().over(), func.sum(count).over()).group_by(*group)
+            rows = connection.execute(grouped.order_by(count.desc(), *group).limit(limit)).all()
         items = [
             QuarantineGroup(source, code, least if least == greatest else kind, number, first, last)
             for source, code, kind, number, first, last, least, greatest, _, _ in rows
         ]
-        groups, entries = map(int, rows[0][-2:]) if rows else (0, 0)
-        return QuarantineGroups(items, groups, entries)
+        groups, number = map(int, rows[0][-2:]) if rows else (0, 0)
+        return QuarantineGroups(items, groups, number, is_all)
 
     def quarantine_between(self, source: str, first: int, last: int, limit: int) -> list[QuarantineRecord]:
         received = quarantine.c.received_at
@@ -134,14 +136,12 @@ class QuarantinePart(CatalogPart):
                 connection.execute(add, rows)
 
 
-def _conditions(
-    source: str | None,
-    state: QuarantineState | None,
-    within: Collection[str] | None,
-    code: str | None,
-    why: str | None,
-) -> list[ColumnElement[bool]]:
+def _search(
+    source: str | None, state: QuarantineState | None, within: Collection[str] | None, code: str | None, why: str | None
+) -> Search:
+    of_one, of_several = among_places(quarantine.c.source, source, within)
+    by_state = [] if state is None else [equal(quarantine.c.state, state)]
     kind = None if why is None else kind_of_reason(why)
-    equal = ((quarantine.c.state, state), (quarantine.c.code, code), (quarantine.c.why_kind, kind))
-    conditions = [column == wanted for column, wanted in equal if wanted is not None]
-    return [*limited(quarantine.c.source, source, within), *conditions]
+    others = ((quarantine.c.code, code), (quarantine.c.why_kind, kind))
+    wanted = [equal(column, value) for column, value in others if value is not None]
+    return Search((), [*of_one, *by_state], of_several, wanted)

@@ -63,5 +63,6 @@ class FinishingCatalog(Protocol):
         attachment being received expires, and only a quarantined one is tried again.
         """
 
-    def stale_attachments(self, last_received_before: int, limit: int) -> list[AttachmentRecord]:
-        """Return attachments being received that got nothing since a time, oldest first."""
+    def oldest_unfinished(self) -> int | None:
+        """Return when the attachment being received that has waited longest got its last message; None if there is
+        none."""

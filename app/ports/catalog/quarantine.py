@@ -20,11 +20,13 @@ class QuarantineGroup(NamedTuple):
 
 
 class QuarantineGroups(NamedTuple):
-    """The largest groups, and how many groups and entries there are in all."""
+    """The largest groups, and how many groups and entries there are. If `is_all` is false, these are those among the
+    newest entries, and there may be more."""
 
     items: list[QuarantineGroup]
     groups: int
     entries: int
+    is_all: bool
 
 
 class QuarantineCatalog(Protocol):
@@ -52,7 +54,7 @@ class QuarantineCatalog(Protocol):
         code: str | None = None,
         why: str | None = None,
     ) -> QuarantineGroups:
-        """Return the largest groups of such entries, at most `limit`, and the numbers of all."""
+        """Return the largest groups of such entries, at most `limit`, and their numbers."""
 
     def quarantine_between(self, source: str, first: int, last: int, limit: int) -> list[QuarantineRecord]:
         """Return the first `limit` entries of messages that a source received from one time up to another (µs, both

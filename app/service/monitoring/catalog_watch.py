@@ -39,13 +39,13 @@ class CatalogWatch:
         """Query the catalog. Blocks as long as the catalog does."""
         self._asked_at = monotonic()
         try:
-            oldest = self._catalog.stale_attachments(self._clock.now(), 1)
+            oldest = self._catalog.oldest_unfinished()
             self._dead_letters = self._catalog.dead_letter_counts()
             self.uploads = self._catalog.upload_totals()
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
         else:
-            self._oldest = oldest[0].last_received_at if oldest else None
+            self._oldest = oldest
             self._fault.worked()
         self._asked_at = None
 

@@ -1,6 +1,7 @@
 """The ends of attachments: finished, refused, damaged, deleted, expired."""
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -291,7 +292,20 @@ class Finishing:
         told = [event.subject for event in catalog.events_after(0, 9)]
         assert told == (["a1"] if state in (None, State.RECEIVING) else [])
 
-    def test_unsettled_and_stale_attachments_come_oldest_first(self, catalog: Catalog) -> None:
+    def test_the_oldest_unfinished_attachment_is_the_one_that_waits_longest(self, catalog: Catalog) -> None:
+        assert catalog.oldest_unfinished() is None
+        pick = Random(3)
+        times = [pick.randrange(10_000) for _ in range(2500)]
+        waits = [time + pick.randrange(5_000, 9_000) for time in times]
+        ended = [replace(attachment(9000 + number), state=state) for number, state in enumerate(State) if number]
+        open_ones = [
+            attachment(number, first_received_at=time, last_received_at=last)
+            for number, (time, last) in enumerate(zip(times, waits, strict=True))
+        ]
+        keep(catalog, *ended, *open_ones)
+        assert catalog.oldest_unfinished() == min(waits)
+
+    def test_unsettled_attachments_come_oldest_first(self, catalog: Catalog) -> None:
         keep(catalog, *(attachment(number, State.COMPLETE) for number in range(5)))
         keep(catalog, *(replace(attachment(number), last_received_at=20 - number) for number in range(5, 10)))
         for number in range(4):
@@ -307,8 +321,6 @@ class Finishing:
         (waiting, *others) = catalog.complete_attachments()[1:]
         assert catalog.complete_attachments(2, waiting) == others[:2]
         assert catalog.complete_attachments(9, others[-1]) == []
-        assert [record.id for record in catalog.stale_attachments(14, 9)] == ["a9", "a8", "a7"]
-        assert [record.id for record in catalog.stale_attachments(14, 2)] == ["a9", "a8"]
 
     @pytest.mark.parametrize(
         ("changes", "unfinished", "complete"),

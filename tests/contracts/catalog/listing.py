@@ -346,4 +346,4 @@ class Listing:
         assert (largest.items, largest.groups, largest.entries) == (found.items[:2], found.groups, found.entries)
         own = catalog.quarantine_groups(None, None, 100, {"q"})
         assert ({group.source for group in own.items}, own.entries) == ({"q"}, 30)
-        assert catalog.quarantine_groups("c", None, 100, {"q"}) == ([], 0, 0)
+        assert catalog.quarantine_groups("c", None, 100, {"q"}) == ([], 0, 0, True)
