@@ -138,3 +138,34 @@ def test_strays_of_an_attachment_that_is_not_whole_cost_no_more_than_they_bring(
     strays = parts.take_strays(count, LITTLE)
     assert strays is not None
     assert [number for number, _ in strays] == came
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([BIG, LITTLE]), st.integers(1, 4), st.booleans()), max_size=16),
+    st.integers(1, 3),
+    st.sampled_from([BIG, LITTLE]),
+)
+def test_strays_are_what_the_likely_byte_order_or_else_the_other_one_leaves_over(
+    arrived: list[tuple[str, int, bool]], expected: int, likely: str
+) -> None:
+    parts = Parts()
+    model: dict[int, int] = {}
+    for position, (order, number, asks) in enumerate([*arrived, (BIG, 1, True)]):
+        parts.add(number_in(order, number), position)
+        model.setdefault(number_in(order, number), position)
+        if not asks:
+            continue
+        whole = (
+            {number_in(order, each) for each in range(1, expected + 1)}
+            for order in sorted((BIG, LITTLE), key=likely.__ne__)
+        )
+        kept = next((numbers for numbers in whole if numbers <= model.keys()), None)
+        strays = parts.take_strays(expected, likely)
+        if kept is None:
+            assert strays is None
+        else:
+            assert dict(strays or []) == {
+                sequence: model.pop(sequence) for sequence in [*model] if sequence not in kept
+            }
+        assert dict(parts) == model
+        assert parts.count == len(model)

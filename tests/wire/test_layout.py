@@ -110,9 +110,11 @@ def test_cells_lie_one_behind_the_other_and_say_the_same(message: Message, conte
     for one, other in pairwise(cells):
         assert other.at == one.at + one.size or (other.at, other.size) == (one.at, one.size)
     values = decoded_by_cells(cells)
-    assert values["Message.size"] == message.size
-    assert values["Message.or_one"] == message.or_one
-    assert [values[f"Message.items[{i}].text"] for i in range(message.count)] == [item.text for item in message.items]
+    for name in ["version", "flag", "kind", "name", "ratio", "size", "reach", "or_one", "name_count", "count", "rest"]:
+        assert values[f"Message.{name}"] == getattr(message, name)
+    for i, item in enumerate(message.items):
+        for name in ("mark", "colour", "text"):
+            assert values[f"Message.items[{i}].{name}"] == getattr(item, name)
     assert [values[f"Message.names[{i}]"] for i in range(message.name_count)] == message.names
 
 
