@@ -17,7 +17,7 @@ from app.model.records import Publication
 from app.ports import ArchivedJournal
 from app.service.receiving.publishing import LOOK_SECONDS, TURN, Publisher, archived_journal
 from app.testing.gateway_stages import ManualClock, service_context
-from tests.support.receivers_together import SOURCE, ReceiversTogether
+from tests.support.receivers_together import SOURCE, CalledWith, ReceiversTogether
 
 
 @pytest.fixture
@@ -246,6 +246,23 @@ def test_a_segment_with_another_end_than_its_number_is_refused(place: ReceiversT
     one.archive["origin"] = lambda _method, _number: Publication("x", 1, Position(3, 0, 0).pack())
     one.publisher.publish()
     assert "says that it ends at" in (one.error or "")
+
+
+def test_a_segment_that_is_gone_before_it_is_read_is_named(place: ReceiversTogether) -> None:
+    """Another receiver has taken over a journal and publishes it, while its own process goes on."""
+
+    def gone(method: Callable[..., Any], segments: list[int], *given: Any) -> Any:
+        journal.retire(segments[0])
+        return method(segments, *given)
+
+    with closing(ArrowJournal(place.folder / "one")) as journal:
+        own: Any = CalledWith(journal, {"published": gone})
+        one = place.begin("one", own)
+        one.receive(b"1")
+        one.receive(b"2")
+        one.publisher.publish()
+        assert f"segment 1 of the journal {journal.identity().id} is gone: " in (one.error or "")
+        assert place.archived() == []
 
 
 def test_two_gateways_that_archive_in_one_place_are_told(place: ReceiversTogether) -> None:
