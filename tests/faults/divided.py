@@ -18,7 +18,7 @@ import psycopg
 from tests.support import object_server
 from tests.support.division import Division
 from tests.support.forked_gateway import ForkedGateway, Forks
-from tests.support.mosquitto import Mosquitto
+from tests.support.mosquitto import Mosquitto, free_port
 from tests.support.postgresql import AT_ONCE, FAST, Cluster, binaries, running_cluster
 from tests.support.queue_manager import QueueManager
 
@@ -50,7 +50,7 @@ def shared(folder: Path, bucket: str, environment: Mapping[str, str] = os.enviro
     """Yield a database, a store and a broker that run. Processes get this environment, and the address of the store."""
     programs = binaries()
     assert programs is not None, "PostgreSQL's programs are not installed"
-    port = object_server.free_port()
+    port = free_port()
     (folder / "broker").mkdir()
     with ExitStack() as ending:
         cluster = ending.enter_context(running_cluster(programs))
