@@ -120,6 +120,12 @@ class JournalReader(Protocol):
     def segments(self) -> list[Segment]:
         """Return all segments, by number."""
 
+    def has(self, segment: int) -> bool:
+        """Tell whether there is a segment. An archive need not look again for one that it has found before.
+
+        Raises NotArchived for a number after the newest one of an archive that grows.
+        """
+
 
 class ReplayReader(JournalReader, Protocol):
     """Read access that also follows the journal's order."""

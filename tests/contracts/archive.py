@@ -297,6 +297,7 @@ class ArchiveContract:
         for each in (archive, archived.shared()):
             assert [places for places, _ in each.replay(None)] == [[Position(1, 0, 0)], [Position(3, 0, 0)]]
             assert (each.batch_sizes(2), each.verify(2)) == ([], [])
+            assert [each.has(number) for number in (1, 2, 3, 4)] == [True, True, True, False]
             with pytest.raises(KeyError):
                 list(each.extents([Position(2, 0, 0)]))
 
