@@ -40,6 +40,7 @@ from app.service.receiving.intake import SharedIntake
 from app.service.receiving.journal_writer import JournalWriter
 from app.settings import Settings
 from tests.support import object_server
+from tests.support.mosquitto import free_port
 
 SIZE = 32_000
 AT_ONCE = 64
@@ -127,7 +128,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0, help="seconds of each load (8)")
     given = parser.parse_args()
     configure_logging("error", "console")
-    port = object_server.free_port()
+    port = free_port()
     os.environ.update(object_server.environment(port))
     print(f"{'delay':>8} {'puts/s':>9} {'acked/s':>9} {'puts a message':>15} {'latency':>9} {'p99':>8}")
     ratios = []

@@ -41,6 +41,7 @@ from app.service.threads import collect_seldom
 from app.settings import Settings
 from bench.pipeline_journals import files_of, write
 from tests.support import azurite, object_server
+from tests.support.mosquitto import free_port
 from tests.support.object_server import Bucket
 
 SIZE = 16 << 10
@@ -72,7 +73,7 @@ def main() -> None:
 
 @contextmanager
 def amazon_s3(_folder: Path) -> Iterator[Bucket]:
-    port = object_server.free_port()
+    port = free_port()
     os.environ.update(object_server.environment(port))
     with object_server.serving(port):
         yield Bucket(port, "bench")
@@ -80,7 +81,7 @@ def amazon_s3(_folder: Path) -> Iterator[Bucket]:
 
 @contextmanager
 def azure_blob_storage(folder: Path) -> Iterator[Bucket]:
-    port = object_server.free_port()
+    port = free_port()
     os.environ.update(azurite.environment(port))
     with azurite.running_azurite(folder, port):
         yield azurite.Container(port, "bench")

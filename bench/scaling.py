@@ -307,7 +307,7 @@ def checks() -> Iterator[tuple[str, float]]:
     costs, message = chosen("bench", []), Amount(1, 1, 32_000)
     for name, size, measured in (("small", 32_000, 2_116), ("tiny", 1_000, 2_570)):
         yield f"one_{name}", Model(costs, ONE).steps()["assemble"].rate(Amount(1, 5, size)) / measured
-    for delay, measured in ((20, 743), (100, 522)):
+    for delay, measured in ((20, 1_152), (100, 772)):
         steps = Model(costs | {"put": delay / 1e3}, NO_DISKS).steps()
         yield f"acked_{delay}ms", steps["receive"].rate(message) / measured
     published = TOGETHER_BYTES / Model(costs | {"put": 0.0}, KEEPER).publish(Amount(1, 1, TOGETHER_BYTES))

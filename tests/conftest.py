@@ -19,6 +19,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from app.pipeline.job.spark_session import SparkSettings, session
 from tests.support import azurite, brief_java, length, object_server
+from tests.support.mosquitto import free_port
 from tests.support.postgresql import binaries, running_postgresql
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def logging_restored() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def object_store_port() -> int:
     """The port at which obstore looks for S3. Spark's workers have the environment of the session's start."""
-    port = object_server.free_port()
+    port = free_port()
     os.environ.update(object_server.environment(port))
     return port
 
@@ -208,7 +209,7 @@ def bucket(object_store: int) -> object_server.Bucket:
 @pytest.fixture(scope="session")
 def azurite_port() -> int:
     """The port at which obstore looks for Azure Blob Storage, for Spark's workers, too."""
-    port = object_server.free_port()
+    port = free_port()
     os.environ.update(azurite.environment(port))
     return port
 

@@ -26,6 +26,7 @@ from adapters.arrow_journal.segment_header import (
     MAX_HEADER,
     BadHeader,
     JournalSegmentHeader,
+    header_bytes,
     header_of,
     read_header,
     seed_of,
@@ -37,7 +38,7 @@ from adapters.arrow_journal.segment_storage import CACHE_BYTES, SegmentStorage, 
 from adapters.disk import ReadFile
 from adapters.storage_places import local_folder
 from app.model.errors import DamagedError, GatewayError, NotArchived
-from app.model.message import PhysicalMessage, Position
+from app.model.message import MAX_BATCHES_A_SEGMENT, PhysicalMessage, Position
 from app.model.records import CombinedSegment, JournalIdentity, Publication
 from app.ports import OpenSegment, Order, PlacedBodies, Segment, is_damaged
 
@@ -97,6 +98,12 @@ class ArrowArchive(PositionReader):
                 self._forget(number)
         return super().segments()
 
+    def has(self, segment: int) -> bool:
+        try:
+            return bool(self._found[segment])
+        except KeyError:
+            return False
+
     def sequences(self) -> list[list[int]]:
         return [[segment.number for segment in self.segments()]]
 
@@ -109,15 +116,19 @@ class ArrowArchive(PositionReader):
         return self._storage.path(segment)
 
     def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
-        numbers = [segment.number for segment in self.segments()]
-        if after is not None:
-            numbers = [after.segment, *(number for number in numbers if number > after.segment)]
-        for before, number in pairwise(numbers):
+        later = self.behind(0 if after is None else after.segment)
+        if later and after is not None and after.batch < MAX_BATCHES_A_SEGMENT - 1 and not self.has(after.segment):
+            self._look_for(after.segment, later[0].number)  # its end may not have been read
+        return super().replay(after)
+
+    def behind(self, segment: int) -> list[Segment]:
+        numbers = [each.number for each in self.segments() if each.number > segment]
+        for before, number in pairwise([segment, *numbers] if segment else numbers):
             gap = range(before + 1, number)
             if len(gap) <= LATE_AT_MOST or self.origin(number) is not None:
                 for missing in gap:
                     self._look_for(missing, number)
-        return super().replay(after)
+        return [each for each in super().segments() if each.number > segment]
 
     def _look_for(self, missing: int, later: int) -> None:
         """Look for a segment that was not listed, though a later one was: a listing may be late. Receivers use each
@@ -153,6 +164,14 @@ class ArrowArchive(PositionReader):
         if own is None:
             raise GatewayError(f"the segments in {self._arguments[0]} do not say which journal they are of")
         return self._published(own, segments, number, shared)
+
+    def give_up(self, segment: int) -> bool:
+        later = next((each for each in self.segments() if each.number > segment), None)
+        journal = self.identity()
+        if later is None or journal is None or self.origin(later.number) is None:
+            return False
+        nobody = Publication("", 0, Position(segment, 0, 0).pack())
+        return self.add(segment, [header_bytes(later.created_at, journal, nobody), arrow_ipc.END_OF_STREAM])
 
     def fence(self, after: int) -> bool:
         return self._storage.add(max([after, *self._storage.listing()]) + 1, [_FENCE])
@@ -287,9 +306,9 @@ class CombinedArchive(ArrowArchive):
                 before.append(each)
         return [[each.number for each in some] for some in found]
 
-    def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
-        self.segments()
-        return PositionReader.replay(self, after)
+    def behind(self, segment: int) -> list[Segment]:
+        """Return the present segments behind a number. One that is put back gets a number behind all others."""
+        return [each for each in self.segments() if each.number > segment]
 
     def open_segment(self) -> None:
         """Return None: no journal is written here."""

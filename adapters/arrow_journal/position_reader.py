@@ -56,6 +56,9 @@ class PositionReader:
             found.append(Segment(number, state.size, state.created_at, sealed_at))
         return found
 
+    def has(self, segment: int) -> bool:
+        return segment in self._states
+
     def read(self, position: Position) -> PhysicalMessage:
         return self._segment(position.segment).message(position.batch, position.row)
 

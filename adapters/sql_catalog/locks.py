@@ -28,10 +28,11 @@ _log = structlog.get_logger(__name__)
 
 
 class GatewayLock(Protocol):
-    """A lock that one process at a time can hold."""
+    """A lock that one process at a time can hold, or several that share it."""
 
-    def take(self) -> None:
-        """Take the lock, or verify that it is still held. Raises CatalogTaken when another process has it."""
+    def take(self, *, shared: bool = False) -> None:
+        """Take the lock, or verify that it is still held. Raises CatalogTaken when another process has it, and does not
+        share it as well."""
 
     def release(self) -> None: ...
 
@@ -52,7 +53,7 @@ class FileLock:
         self._path = catalog.with_name(catalog.name + ".lock")
         self._descriptor = -1
 
-    def take(self) -> None:
+    def take(self, *, shared: bool = False) -> None:
         if self._descriptor >= 0 and self._is_named():
             return
         self.release()
@@ -61,7 +62,7 @@ class FileLock:
         except OSError as error:
             raise CatalogError(f"{self._path} cannot be opened: {error.strerror}") from error
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
             os.close(descriptor)
@@ -93,7 +94,7 @@ class AdvisoryLock:
         self._engine, self._place = engine, place
         self._connection: Connection | None = None
 
-    def take(self) -> None:
+    def take(self, *, shared: bool = False) -> None:
         is_again = self._connection is not None
         if self._connection is not None:
             with suppress(DBAPIError):
@@ -103,7 +104,8 @@ class AdvisoryLock:
         with explained(self._place):
             connection = self._engine.connect()
         try:
-            asked = text("SELECT pg_try_advisory_lock(:key, hashtext(current_schema()))")
+            function = "pg_try_advisory_lock_shared" if shared else "pg_try_advisory_lock"
+            asked = text(f"SELECT {function}(:key, hashtext(current_schema()))")
             deadline = monotonic() + _LONGEST_WAIT
             with explained(self._place):
                 while not (is_taken := bool(connection.scalar(asked, {"key": _KEY}))) and monotonic() < deadline:

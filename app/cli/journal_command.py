@@ -1,4 +1,4 @@
-"""`journal`: import captures as journal segments, and list the contents of segments."""
+"""`journal`: import captures as journal segments, list the contents of segments, and continue without a lost one."""
 
 import json
 from collections import Counter
@@ -18,8 +18,9 @@ from app import plugins
 from app.capture import hexadecimal, mq_files, qload
 from app.capture.capture_entries import LONGEST_MESSAGE, BoundedLine, Entry, Origin, RefusedEntry, SkippedEntry, lines
 from app.capture.recognising import FORMATS, LOOKED_AT, recognise
+from app.cli.config_command import Config, read
 from app.cli.line_tables import ListColumn, ListTable, numbers
-from app.cli.terminal import Failure, bars, err, out, size
+from app.cli.terminal import Failure, Yes, bars, confirm, err, out, size
 from app.codecs.mqtt.packets import Version
 from app.framing.arrivals import ArrivalsBySource
 from app.framing.counting import RULE_NAMES
@@ -280,6 +281,27 @@ def segments(
         moments = (_moment(held.received_from), _moment(held.received_to))
         grid.add_row(str(held.segment), f"{held.messages:,}", size(held.bytes), *moments, escape(sources))
     out.print(grid)
+
+
+@journal.command("give-up")
+def give_up(
+    segment: Annotated[int, typer.Argument(min=1, help="The number of the missing segment.")],
+    path: Config = None,
+    *,
+    yes: Yes = False,
+) -> None:
+    """Continue without a segment that receivers have published, and that is lost: an empty one takes its number."""
+    settings = read(path, transports=False)
+    if not settings.journal.shared:
+        raise Failure("only a journal that receivers share (journal.shared) waits for a missing segment")
+    confirm(f"What was not assembled of segment {segment} is missing from then on, unless it is sent again.", yes=yes)
+    try:
+        archive = plugins.archive()(settings.journal.archive_url or "", settings.archive_cache)
+        if not archive.give_up(segment):
+            raise Failure(f"nobody waits for segment {segment}: it is there, or receivers have published none after it")
+    except (GatewayError, plugins.PluginError) as error:
+        raise Failure(str(error)) from error
+    err.print(f"an empty segment {segment} is in the archive", highlight=False)
 
 
 class SegmentContents(NamedTuple):

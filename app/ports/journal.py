@@ -120,6 +120,12 @@ class JournalReader(Protocol):
     def segments(self) -> list[Segment]:
         """Return all segments, by number."""
 
+    def has(self, segment: int) -> bool:
+        """Tell whether there is a segment. An archive need not look again for one that it has found before.
+
+        Raises NotArchived for a number after the newest one of an archive that grows.
+        """
+
 
 class ReplayReader(JournalReader, Protocol):
     """Read access that also follows the journal's order."""
@@ -137,9 +143,12 @@ class JournalArchive(ReplayReader, Protocol):
     """Sealed segments in a folder or an object store. Many processes may read an archive while the journal writes it.
     Segments that appear after opening are found when they are requested.
 
-    Segments that receivers have published use each number: `replay` raises GatewayError where one before them is
-    missing.
+    Segments that receivers have published use each number: `replay` and `behind` raise GatewayError where one before
+    them is missing.
     """
+
+    def behind(self, segment: int) -> list[Segment]:
+        """Return the present segments behind a number; behind 0 from the first one that is present."""
 
     def sequences(self) -> list[list[int]]:
         """Return the numbers of all segments in sequences, each with segments of one journal: within a sequence,
@@ -173,6 +182,10 @@ class JournalArchive(ReplayReader, Protocol):
         Of several processes that add the same number, one succeeds. When its answer is lost, GatewayError is raised,
         and the segment may be there.
         """
+
+    def give_up(self, segment: int) -> bool:
+        """Take the number of a published segment that is missing for a segment without messages. Return False if no
+        published one is missing there."""
 
     def published(
         self, segments: Sequence[int], number: int, shared: JournalIdentity

@@ -25,7 +25,7 @@ from adapters.sql_catalog.schema.catalog_tables import metadata
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import CatalogError, CatalogTaken, GatewayError, LeaseLost
 from app.model.records import Checkpoint, JournalIdentity, NewEvent, PartRun, QuarantineState
-from app.ports import AttachmentFilter, Catalog, Sending, Sort
+from app.ports import ArchivedJournal, AttachmentFilter, Catalog, Sending, Sort
 from app.testing.gateway_stages import migrated
 from tests.contracts.catalog import CatalogContract
 from tests.contracts.catalog.finishing import told
@@ -321,6 +321,20 @@ class SqlCatalogContract(CatalogContract):
         catalog.close()
         other = SqlCatalog(url)
         other.lock()
+        other.close()
+
+    def test_receivers_join_at_the_same_time_and_not_beside_a_gateway_that_receives_alone(
+        self, catalog: SqlCatalog, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(locks, "_LONGEST_WAIT", 0.3)
+        own, archived = JournalIdentity("a" * 32, 1), ArchivedJournal(JournalIdentity("c" * 32, 1), 0, 0)
+        joining, other = catalog._database.lock, SqlCatalog(url)
+        joining.take(shared=True)
+        other.join(own, "one", ["quay"], archived)
+        joining.release()
+        catalog.lock()
+        with pytest.raises(CatalogTaken, match="another gateway"):
+            other.join(own, "one", ["quay"], archived)
         other.close()
 
     @pytest.mark.process

@@ -259,11 +259,33 @@ class ArchiveContract:
             assert archive.add(number, archived.journal.published([segment], number, SHARED)[1])
         for after in (None, Position(1, 0, 0), Position(2, 0, 0)):
             for each in (archive, archived.shared()):
-                with pytest.raises(GatewayError, match=r"0000000003\.arrows is missing, and there is .*4\.arrows: put"):
+                said = r"0000000003\.arrows is missing, and there is .*4\.arrows: put"
+                with pytest.raises(GatewayError, match=said):
                     next(each.replay(after))
+                with pytest.raises(GatewayError, match=said):
+                    each.behind(0 if after is None else after.segment)
         assert [places for places, _ in archive.replay(Position(4, 0, 0))] == [[Position(5, 0, 0)]]
         assert archive.add(3, archived.journal.published([own[4]], 3, SHARED)[1])
         assert [places[0].segment for places, _ in archive.replay(None)] == [1, 2, 3, 4, 5]
+        assert [each.number for each in archive.behind(3)] == [4, 5]
+
+        archive.remove(4)  # the end of a segment may not have been read
+        assert [each.number for each in archive.behind(4)] == [5]
+        with pytest.raises(GatewayError, match=r"0000000004\.arrows is missing"):
+            next(archive.replay(Position(4, 0, 0)))
+
+    def test_a_missing_segment_can_be_given_up(self, archived: Archived) -> None:
+        own = [archived.append(messages_of([1]))[0].segment for _ in range(3)]
+        archive = archived.shared()
+        for number, segment in zip((1, 3), own, strict=False):
+            assert archive.add(number, archived.journal.published([segment], number, SHARED)[1])
+        assert [archive.give_up(number) for number in (1, 2, 2, 3, 4)] == [False, True, False, False, False]
+        for each in (archive, archived.shared()):
+            assert [places for places, _ in each.replay(None)] == [[Position(1, 0, 0)], [Position(3, 0, 0)]]
+            assert (each.batch_sizes(2), each.verify(2)) == ([], [])
+            assert [each.has(number) for number in (1, 2, 3, 4)] == [True, True, True, False]
+            with pytest.raises(KeyError):
+                list(each.extents([Position(2, 0, 0)]))
 
     def test_what_one_receiver_archived_alone_has_no_origin(self, archived: Archived) -> None:
         number = archived.append(messages_of([1]))[0].segment

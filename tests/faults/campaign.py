@@ -15,14 +15,22 @@ from tests.faults import pipeline, receivers, replicas
 from tests.faults.judging import Verdict, summed
 from tests.faults.scenarios import SCENARIOS, run
 
-Round = Callable[[str, Path, int | None], Verdict]
-"""One run of a scenario: from a seed, in a folder, with at most this number of faults, or None for the short form."""
+Round = Callable[..., Verdict]
+"""One run of a scenario: from a seed, in a folder, with at most this number of faults, or None for the short form.
+
+Those of receivers send a number of `attachments` at least.
+"""
 
 ROUNDS: dict[str, tuple[Round, int]] = {
     **{name: (partial(run, scenario), scenario.most) for name, scenario in SCENARIOS.items()},
     "replicas": (replicas.run, replicas.MOST),
     "receivers": (receivers.run, receivers.MOST),
     "receivers without disks": (partial(receivers.run, ack="archive"), receivers.MOST),
+    "receivers and Spark": (partial(receivers.run, assembler="spark"), receivers.MOST),
+    "receivers without disks, and Spark": (
+        partial(receivers.run, ack="archive", assembler="spark"),
+        receivers.MOST,
+    ),
     **{f"pipeline {host}": (partial(pipeline.run, host), pipeline.MOST) for host in pipeline.HOSTS},
 }
 """All scenarios, and the number of faults that one round of the long form draws."""
@@ -38,6 +46,8 @@ def main() -> int:
         begun = time.monotonic()
         with TemporaryDirectory(prefix="faults-") as folder:
             begin, most = ROUNDS[name]
+            if name.startswith("receivers"):
+                begin = partial(begin, attachments=arguments.attachments)
             count = min(most, arguments.faults - total.faults)
             verdict = begin(seed, Path(folder), count if arguments.long else None)
         total = summed((total, verdict))
@@ -59,6 +69,9 @@ def _arguments() -> argparse.Namespace:
         type=_beginning,
         metavar="NAME",
         help=f"run only scenarios whose name begins so (default: all); may be repeated: {', '.join(ROUNDS)}",
+    )
+    parser.add_argument(
+        "--attachments", type=int, default=0, help="the small attachments that each round of receivers gets at least"
     )
     parser.add_argument("--short", dest="long", action="store_false", help="draw each kind only once per scenario")
     parser.add_argument("--tell", action="store_true", help="print what happened in successful scenarios, too")

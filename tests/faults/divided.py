@@ -18,8 +18,9 @@ import psycopg
 from tests.support import object_server
 from tests.support.division import Division
 from tests.support.forked_gateway import ForkedGateway, Forks
-from tests.support.mosquitto import Mosquitto
+from tests.support.mosquitto import Mosquitto, free_port
 from tests.support.postgresql import AT_ONCE, FAST, Cluster, binaries, running_cluster
+from tests.support.queue_manager import QueueManager
 
 PAUSED_SECONDS = 13.0
 """Longer than all leases, and a claim of a delivery."""
@@ -27,16 +28,20 @@ SLOW_SECONDS, SLOW_FOR = 0.3, 4.0
 AWAY_SECONDS = 4.0
 """The time for which the database is stopped, and the store refuses requests or connections."""
 CALM_SECONDS = 1.5
-"""The time between two faults."""
-SOON = 180.0
+"""The longest time between two faults."""
+AWAITED = 0.25
+"""The share of the kills after which all processes must become ready before the next kill. A process that is killed
+while it starts need not. Before other faults all are ready: a process does not start without database and store."""
+SOON = 300.0
 
 
 class Shared(NamedTuple):
-    """What the processes of a divided gateway share, and the process that they are forks of."""
+    """What the processes of a divided gateway share: also their environment, and the process that they are forks of."""
 
     cluster: Cluster
     bucket: object_server.Bucket
     broker: Mosquitto
+    environment: Mapping[str, str]
     forks: Forks
 
 
@@ -45,15 +50,16 @@ def shared(folder: Path, bucket: str, environment: Mapping[str, str] = os.enviro
     """Yield a database, a store and a broker that run. Processes get this environment, and the address of the store."""
     programs = binaries()
     assert programs is not None, "PostgreSQL's programs are not installed"
-    port = object_server.free_port()
+    port = free_port()
     (folder / "broker").mkdir()
     with ExitStack() as ending:
         cluster = ending.enter_context(running_cluster(programs))
         ending.enter_context(object_server.serving(port))
-        forks = Forks({**environment, **object_server.environment(port)})
+        environment = {**environment, **object_server.environment(port)}
+        forks = Forks(environment)
         ending.callback(forks.close)
         broker = ending.enter_context(Mosquitto(folder / "broker", persistent=True))
-        yield Shared(cluster, object_server.Bucket(port, bucket), broker, forks)
+        yield Shared(cluster, object_server.Bucket(port, bucket), broker, environment, forks)
 
 
 class Faults:
@@ -68,8 +74,11 @@ class Faults:
         *,
         paused: Sequence[str],
         more: Mapping[str, Callable[[], str]] = {},
+        delay: float = 0,
     ) -> None:
-        self._division, self._shared, self._random = division, shared, random
+        """The store answers after this `delay`, and later when it is slow."""
+        self._division, self._shared, self._random, self._delay = division, shared, random, delay
+        shared.bucket.delay(delay)
         self._kinds: dict[str, Callable[[], str]] = {
             **{f"kill {role}": partial(self._kill, role) for role in ("receive", "serve", "keep")},
             **{f"pause {role}": partial(self._pause, role) for role in paused},
@@ -85,31 +94,40 @@ class Faults:
         }
 
     def occur(self, count: int | None) -> tuple[list[str], list[str]]:
-        """Have this number of faults occur, or each kind once. Return what occurred, and who did not recover."""
-        count = count or len(self._kinds)
-        kinds: list[str] = []
-        while len(kinds) < count:
-            kinds += self._random.sample(list(self._kinds), len(self._kinds))
-        notes, hung = [], []
-        for kind in kinds[:count]:
-            sleep(CALM_SECONDS)
-            notes.append(self._kinds[kind]())
-            hung += [f"{name} does not recover after this: {kind}" for name in not_ready(self._division)]
+        """Have this number of faults occur, or each kind once. Return what occurred, and who did not recover.
+
+        If there are more faults than kinds, the others are kills.
+        """
+        kinds = [*self._kinds]
+        kills = [kind for kind in kinds if kind.startswith("kill ")]
+        if count is not None:
+            kinds = self._random.sample(kinds, min(count, len(kinds)))
+            kinds += self._random.choices(kills, k=count - len(kinds))
+        self._random.shuffle(kinds)
+        notes, hung, began = [], [], monotonic()
+        for kind, following in zip(kinds, [*kinds[1:], ""], strict=True):
+            sleep(self._random.uniform(0, CALM_SECONDS))
+            note = self._kinds[kind]()
+            notes.append(f"{monotonic() - began:6.1f} s  {note}")
+            is_awaited = not {kind, following} <= {*kills} or self._random.random() < AWAITED
+            waiting = not_ready(self._division) if is_awaited else []
+            hung += [f"{name} does not recover after this: {note}" for name in waiting]
         return notes, hung
 
     def _kill(self, role: str) -> str:
         name = self._chosen(role)
         self._division[name].kill()
-        self._division[name].start(timeout=120)
+        self._division[name].spawn()
         return f"{name} was killed"
 
     def _pause(self, role: str) -> str:
         name = self._chosen(role)
         process = self._division[name].process
         assert process is not None
-        os.kill(process.pid, signal.SIGSTOP)
-        sleep(PAUSED_SECONDS)
-        os.kill(process.pid, signal.SIGCONT)
+        with suppress(ProcessLookupError):  # it may have ended, as another one has taken its place
+            os.kill(process.pid, signal.SIGSTOP)
+            sleep(PAUSED_SECONDS)
+            os.kill(process.pid, signal.SIGCONT)
         return f"{name} was paused"
 
     def _cut(self) -> str:
@@ -127,7 +145,7 @@ class Faults:
     def _slow(self) -> str:
         self._shared.bucket.delay(SLOW_SECONDS)
         sleep(SLOW_FOR)
-        self._shared.bucket.delay(0)
+        self._shared.bucket.delay(self._delay)
         return "the store was slow"
 
     def _refuse(self, status: int) -> str:
@@ -142,6 +160,12 @@ class Faults:
 
     def _chosen(self, role: str) -> str:
         return self._random.choice([name for name in self._division.processes if name.startswith(role)])
+
+
+def killed(manager: QueueManager) -> str:
+    manager.kill()
+    manager.start()
+    return "the queue manager was killed"
 
 
 def not_ready(division: Division) -> list[str]:

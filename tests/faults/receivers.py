@@ -3,62 +3,88 @@ leases, the database is cut off, stopped or killed, the store is slow, fails, is
 broker or the queue manager is started again.
 
 Three processes receive from the same queues of a queue manager and from the same groups of subscribers, two serve, and
-two keep. In the end each attachment must have been finished once, with the bytes that were sent, and the quarantine
-must be empty. After each fault all processes become ready by themselves, or, if another one has taken the place of a
-receiver without a disk, when they are started again.
+two keep. The keeper assembles, or a stream on Spark, which is killed as well. In the end each attachment must have been
+finished once, with the bytes that were sent, and the quarantine must be empty. One gateway with embedded defaults that
+receives the same messages must have the same. After each fault all processes become ready by themselves, or, if another
+one has taken the place of a receiver without a disk, when they are started again.
 """
 
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from threading import Event, Thread
 from time import monotonic, sleep
+from typing import Literal
 
 import httpx
 
-from tests.faults.divided import AWAY_SECONDS, SOON, Faults, Shared, shared
+from app.testing.waiting import PATIENCE
+from tests.faults.divided import AWAY_SECONDS, SOON, Faults, Shared, killed, shared
 from tests.faults.judging import Verdict
-from tests.support.competing import Competing
+from tests.support.competing import LARGE, SMALL, Competing
 from tests.support.division import Division
+from tests.support.forked_gateway import ForkedGateway
+from tests.support.gateway import GatewayProcess
 from tests.support.mqi import environment, load
 from tests.support.queue_manager import QueueManager
+from tests.support.stream_job import StreamJob
 
-MOST = 40
-"""The number of faults that one round draws."""
+MOST = 60
+"""The number of faults that one round draws, most of them kills."""
 RECEIVERS = ("receive-a", "receive-b", "receive-c")
 PROCESSES = (*RECEIVERS, "serve-a", "serve-b", "keep-a", "keep-b")
 LOST_PUTS = 4
+SENDERS, MOST_TOGETHER = 4, 5
 PAUSE_SECONDS = 0.5
 """The longest pause between what programs send."""
+STORE_SECONDS = 0.02
+"""The time after which the store answers."""
+SPARK = '[tables]\nurl = "{bucket}/tables"\n[pipeline]\ntrigger = "1s"\n'
 
 
 class Programs:
-    """Programs that send attachments of all sources, each message until it is confirmed."""
+    """Programs that send attachments of all sources, each message until it is confirmed.
 
-    def __init__(self, division: Division, competing: Competing, seed: str) -> None:
+    `SENDERS` of them send up to `MOST_TOGETHER` of a source together. They go on until they have sent so many
+    `attachments`.
+    """
+
+    def __init__(self, division: Division, competing: Competing, seed: str, attachments: int) -> None:
         self._division, self._competing, self._random = division, competing, Random(f"programs {seed}")
+        self._attachments = attachments
         self._stop = Event()
         self._errors = (OSError, httpx.HTTPError, RuntimeError, load("pymqi").MQMIError)
         self.hung: list[str] = []
-        self._thread = Thread(target=self._run)
+        self._threads = [Thread(target=self._run, args=(each,)) for each in (self._order, *[self._send] * SENDERS)]
 
     def __enter__(self) -> "Programs":
-        self._thread.start()
+        for each in self._threads:
+            each.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join()
+        for each in self._threads:
+            each.join()
 
-    def _run(self) -> None:
+    def _run(self, send: Callable[[], None]) -> None:
         try:
             while not self._stop.wait(self._random.uniform(0, PAUSE_SECONDS)):
-                self._competing.send(self._random.randint(1, 3), self._confirmed)
-                serving = self._random.choice([name for name in PROCESSES if name.startswith("serve")])
-                self._competing.order(self._division[serving], self._confirmed)
+                send()
+            while self._competing.count < self._attachments and not self.hung:
+                send()
         except TimeoutError as error:
             self.hung.append(str(error))
+
+    def _send(self) -> None:
+        self._competing.send(self._random.randint(1, MOST_TOGETHER), self._confirmed)
+
+    def _order(self) -> None:
+        """Have a table sent as order packets, which takes longer to be made than anything else."""
+        serving = self._random.choice([name for name in PROCESSES if name.startswith("serve")])
+        self._competing.order(self._division[serving], self._confirmed)
 
     def _confirmed(self, send: Callable[[], None]) -> None:
         """Send something, again and again until all of it is confirmed at once."""
@@ -74,20 +100,32 @@ class Programs:
         raise TimeoutError(f"nothing could be sent for {SOON:.0f} s: {why}")
 
 
-def run(seed: str, folder: Path, count: int | None = None, *, ack: str = "disk") -> Verdict:
-    """Run the scenario with this number of faults, or with each kind once. Receivers acknowledge as `ack` says."""
+def run(
+    seed: str,
+    folder: Path,
+    count: int | None = None,
+    *,
+    ack: str = "disk",
+    assembler: Literal["embedded", "spark"] = "embedded",
+    attachments: int = 0,
+) -> Verdict:
+    """Run the scenario with this number of faults, or with each kind once. Receivers acknowledge as `ack` says.
+
+    If so many `attachments` are to be sent, they are small.
+    """
     random = Random(f"receivers {seed}")
     with ExitStack() as ending:
         common = ending.enter_context(shared(folder, "receivers", environment("pymqi")))
         manager = ending.enter_context(QueueManager(folder / "queue-manager"))
-        competing = Competing(common.broker, manager, RECEIVERS, random)
+        competing = Competing(common.broker, manager, RECEIVERS, random, SMALL if attachments else LARGE)
         division = Division(
             folder,
             common.cluster.folder,
             common.bucket,
             common.broker,
             common.forks,
-            competing.destination,
+            competing.destination + (SPARK.format(bucket=common.bucket.url) if assembler == "spark" else ""),
+            first=f'assembler = "{assembler}"\n',
             shared=competing.sources,
             ack=ack,
         )
@@ -95,10 +133,19 @@ def run(seed: str, folder: Path, count: int | None = None, *, ack: str = "disk")
         for name in PROCESSES:
             division.begin(name)
         more = _more(common, manager)
-        faults = Faults(division, common, random, paused=("receive", "serve", "keep"), more=more)
-        with Programs(division, competing, seed) as programs:
+        if assembler == "spark":
+            job = StreamJob(division["keep-a"].folder, common.environment, supervised=True)
+            more["Spark killed"] = partial(_kill, ending.enter_context(job))
+        faults = Faults(division, common, random, paused=("receive", "serve", "keep"), more=more, delay=STORE_SECONDS)
+        with Programs(division, competing, seed, attachments) as programs:
             notes, hung = faults.occur(count)
-        return _judged(division, competing, notes, [*hung, *programs.hung])
+        return _judged(division, competing, notes, [*hung, *programs.hung], folder / "alone")
+
+
+def _kill(job: StreamJob) -> str:
+    job.kill()
+    job.start()
+    return "the stream was killed"
 
 
 def _more(common: Shared, manager: QueueManager) -> dict[str, Callable[[], str]]:
@@ -114,18 +161,33 @@ def _more(common: Shared, manager: QueueManager) -> dict[str, Callable[[], str]]
         common.broker.start()
         return "the broker was started again"
 
-    def kill() -> str:
-        manager.kill()
-        manager.start()
-        return "the queue manager was killed"
+    return {
+        "answers of the store lost": lose,
+        "broker restarted": restart,
+        "queue manager killed": partial(killed, manager),
+    }
 
-    return {"answers of the store lost": lose, "broker restarted": restart, "queue manager killed": kill}
+
+def _differing(competing: Competing, gateway: GatewayProcess, folder: Path) -> list[str]:
+    """Have one gateway receive everything. Return what it has otherwise than the divided one."""
+    folder.mkdir()
+    found = competing.content(gateway)
+    with ForkedGateway(folder, competing.alone()) as alone:
+        competing.repeat(alone)
+        with suppress(AssertionError):
+            alone.until(lambda: len(alone.listing("/v1/attachments", state="finished")) >= competing.count, SOON, 0.5)
+        other = competing.content(alone)
+    return [
+        f"{each}: {found.get(each)}, and of one gateway {other.get(each)}"
+        for each in sorted(found.keys() | other.keys())
+        if found.get(each) != other.get(each)
+    ]
 
 
-def _judged(division: Division, competing: Competing, notes: list[str], hung: list[str]) -> Verdict:
+def _judged(division: Division, competing: Competing, notes: list[str], hung: list[str], folder: Path) -> Verdict:
     """Wait until all that was sent is there, and compare it with what was sent."""
     with suppress(TimeoutError):
-        division.await_settled(competing.count, SOON)
+        division.await_settled(competing.count, SOON / PATIENCE)
     gateway = division["serve-a"]
     found = competing.found(gateway)
     lost = [f"{each}: {found.get(each)}" for each in competing.sent if found.get(each) != "finished"]
@@ -140,6 +202,7 @@ def _judged(division: Division, competing: Competing, notes: list[str], hung: li
             competing.assert_received(gateway)
         except AssertionError as error:
             wrong.append(str(error)[:2000])
+        wrong += _differing(competing, gateway, folder)
     shares = ", ".join(f"{count} of {source} by {name}" for (name, source), count in competing.shares(division).items())
     told = (f"{competing.count} attachments; messages: {shares}", *notes, *lost, *twice, *wrong, *hung)
     return Verdict(len(notes), len(lost), len(twice), len(wrong), len(hung), 0, told)

@@ -1,10 +1,11 @@
 """The scenario of a divided gateway: clients send and read at replicas chosen at random, while processes are killed or
-paused for longer than leases, the database is cut off, stopped or killed, and the store is slow, fails or is away.
+paused for longer than leases, the database is cut off, stopped or killed, the store is slow, fails or is away, and the
+queue manager is killed.
 
-One process receives, three serve, and two keep. What clients send goes to the broker and comes back to the gateway. In
-the end every file must be there once, with the bytes that were sent, and every delivery `sent`. Meanwhile an answer may
-say that the gateway is unavailable, but never that it failed. After each fault all processes become ready by
-themselves.
+One process receives, three serve, and two keep. What clients send goes to the broker and comes back to the gateway, or
+it goes to a queue. In the end every file must be there once, with the bytes that were sent, every delivery `sent`, and
+each of its messages once on the queue. Meanwhile an answer may say that the gateway is unavailable, but never that it
+failed. After each fault all processes become ready by themselves.
 """
 
 from collections import Counter
@@ -19,13 +20,20 @@ from time import monotonic, sleep
 
 import httpx
 
-from tests.faults.divided import SOON, Faults, shared
+from app.framing.protocol import message_identifier
+from tests.faults.divided import SOON, Faults, killed, shared
 from tests.faults.judging import Verdict
 from tests.support.division import TOPIC, Division
+from tests.support.gateway import GatewayProcess
+from tests.support.mq import mq_destination, taken
+from tests.support.mqi import environment, load
+from tests.support.queue_manager import QueueManager
 from tests.support.subscribe import subscribe
 
-MOST = 40
-"""The number of faults that one round draws."""
+MOST = 80
+"""The number of faults that one round draws, most of them kills."""
+QUEUE, STATES = "SAS.REQUESTS", "GATEWAY.STATES"
+QUEUED = f'framing = "sas_queue"\nstate_queue = "{STATES}"\nbatch_messages = 2\nretry_longest = "2s"\n'
 PROCESSES = ("receive", "serve-a", "serve-b", "serve-c", "keep-a", "keep-b")
 DESTINATION = """[destinations.partner]
 transport = "mqtt"
@@ -82,13 +90,13 @@ class Clients:
         paths = list(READ)
         while not self._stop.is_set():
             gateway = self._division[random.choice(PROCESSES[1:4])]
-            with suppress(httpx.HTTPError), httpx.Client(base_url=gateway.client.base_url, timeout=5) as client:
+            with suppress(httpx.HTTPError), _client(gateway) as client:
                 path = random.choice(paths)
                 answer = self._checked(client.get(path))
                 if path == READ[0] and answer.status_code == 200 and answer.json()["items"]:
                     item = random.choice(answer.json()["items"])["id"]
                     paths = [*READ, *(f"/v1/attachments/{item}{end}" for end in READ_OF_ONE)]
-            sleep(0.02)
+            sleep(0.1)
 
     def _checked(self, answer: httpx.Response) -> httpx.Response:
         """Return an answer, after a look at whether a failure is one that a client can wait for. Nothing is ever
@@ -119,7 +127,7 @@ class Clients:
         end = monotonic() + SOON
         while monotonic() < end:
             gateway = self._division[self._random.choice(PROCESSES[1:4])]
-            with suppress(httpx.HTTPError), httpx.Client(base_url=gateway.client.base_url, timeout=5) as client:
+            with suppress(httpx.HTTPError), _client(gateway) as client:
                 answer = self._checked(request(client))
                 if answer.status_code in wanted:
                     return answer
@@ -134,14 +142,21 @@ class Clients:
             head = {**TUS, "Upload-Offset": str(at), "Content-Type": "application/offset+octet-stream"}
             self._ask(partial(_patch, path, piece, head), {204, 409})
         entry = {"part": "f", "kind": "binary-file", "name": name}
-        message = {"destination": "partner", "uploads": {"f": path.rpartition("/")[2]}, "attachments": [entry]}
+        destination = self._random.choice(("partner", "queue"))
+        message = {"destination": destination, "uploads": {"f": path.rpartition("/")[2]}, "attachments": [entry]}
         key = {"Idempotency-Key": name}
         answer = self._ask(lambda http: http.post("/v1/messages", json=message, headers=key), {202})
         self.deliveries.add(answer.json()["id"])
-        self.sent[name] = sha256(content).hexdigest()
+        if destination == "partner":
+            self.sent[name] = sha256(content).hexdigest()
 
     def _offset(self, path: str) -> int:
         return int(self._ask(lambda http: http.head(path, headers=TUS), {200}).headers["upload-offset"])
+
+
+def _client(gateway: GatewayProcess) -> httpx.Client:
+    """Return a client with a new connection. It needs no certificates, which take long to be read."""
+    return httpx.Client(base_url=gateway.client.base_url, timeout=5, verify=False)
 
 
 def _patch(path: str, piece: bytes, headers: dict[str, str], http: httpx.Client) -> httpx.Response:
@@ -155,20 +170,25 @@ def _is_served(http: httpx.Client, path: str) -> bool:
 def run(seed: str, folder: Path, count: int | None = None) -> Verdict:
     """Run the scenario with this number of faults, or with each kind once."""
     with ExitStack() as ending:
-        common = ending.enter_context(shared(folder, "replicas"))
+        common = ending.enter_context(shared(folder, "replicas", environment("pymqi")))
         subscribe(common.broker.port, "sas", TOPIC, "5")
+        manager = ending.enter_context(QueueManager(folder / "queue-manager"))
+        for queue in (QUEUE, STATES):
+            manager.define(queue, maxdepth=1_000_000)
         destination = DESTINATION.format(port=common.broker.port, topic=TOPIC)
+        destination += mq_destination("queue", manager, QUEUE, QUEUED)
         division = Division(folder, common.cluster.folder, common.bucket, common.broker, common.forks, destination)
         ending.callback(division.stop)
         for name in PROCESSES:
             division.begin(name)
-        faults = Faults(division, common, Random(f"replicas {seed}"), paused=("serve", "keep"))
+        more = {"queue manager killed": partial(killed, manager)}
+        faults = Faults(division, common, Random(f"replicas {seed}"), paused=("serve", "keep"), more=more)
         with Clients(division, seed) as clients:
             notes, hung = faults.occur(count)
-        return _judged(division, clients, notes, [*hung, *clients.hung])
+        return _judged(division, clients, manager, notes, [*hung, *clients.hung])
 
 
-def _judged(division: Division, clients: Clients, notes: list[str], hung: list[str]) -> Verdict:
+def _judged(division: Division, clients: Clients, manager: QueueManager, notes: list[str], hung: list[str]) -> Verdict:
     """Wait until all that was accepted is there, and compare it with what was sent."""
     serving = [division[name] for name in PROCESSES if name.startswith("serve")]
     end = monotonic() + SOON
@@ -188,6 +208,15 @@ def _judged(division: Division, clients: Clients, notes: list[str], hung: list[s
     lost = [f"{name} was accepted and is not there" for name in clients.sent if not listed[name]]
     twice = [f"{name} is there {number} times" for name, number in listed.items() if number > 1]
     twice += [f"{name} was never accepted" for name in listed if name not in clients.sent]
+    put = Counter(bytes(descriptor.MsgId) for descriptor, _ in taken(load("pymqi"), manager, QUEUE))
+    expected = {
+        message_identifier(item["id"], number)
+        for item in serving[1].listing("/v1/deliveries", destination="queue")
+        for number in range(item["messages_total"])
+    }
+    lost += [f"message {each.hex()} is not on the queue" for each in expected - put.keys()]
+    twice += [f"message {each.hex()} was put {number} times" for each, number in put.items() if number > 1]
+    twice += [f"message {each.hex()} belongs to nothing" for each in put.keys() - expected]
     for number, item in enumerate(serving[0].listing("/v1/attachments", state="finished")):
         gateway = serving[number % len(serving)]
         path = f"/v1/attachments/{item['id']}/content"
@@ -199,5 +228,6 @@ def _judged(division: Division, clients: Clients, notes: list[str], hung: list[s
         hung.append(f"deliveries: {dict(states)}")
     wrong += sorted(clients.failures)
     counted = ", ".join(f"{count} of {status}" for status, count in sorted(Counter(clients.statuses).items()))
-    told = (f"{len(clients.sent)} files; answers: {counted}", *notes, *lost, *twice, *wrong, *hung)
+    files = f"{len(clients.sent)} of {len(clients.deliveries)} files came back; {put.total()} messages are on the queue"
+    told = (f"{files}; answers: {counted}", *notes, *lost, *twice, *wrong, *hung)
     return Verdict(len(notes), len(lost), len(twice), len(wrong), len(hung), 0, told)

@@ -21,8 +21,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from adapters.arrow_journal import ArrowJournal
+from adapters.arrow_journal.archive import ArrowArchive
 from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage, Position
+from app.model.records import JournalIdentity
 from app.pipeline.read.segment_shares import SegmentPiece, SourceOptions, admitted, shares
 from app.pipeline.references import message_references
 from app.pipeline.run.segment_sources import (
@@ -278,6 +280,20 @@ class TestStream:
         assert asked.latestOffset(offset(asked, 2), asked.getDefaultReadLimit()) == offset(asked, 4)
         [share] = asked.partitions(offset(asked, 0), offset(asked, 4))
         assert [piece.segment for piece in share.pieces] == [2, 4]
+
+    def test_does_not_go_over_what_was_published_and_is_missing(self, written: Written, tmp_path: Path) -> None:
+        (tmp_path / "shared").mkdir()
+        archive, shared = ArrowArchive(tmp_path / "shared"), JournalIdentity("f" * 32, 1)
+        with closing(ArrowJournal(written.folder)) as own:
+            for number in (1, 3):
+                assert archive.add(number, own.published([number], number, shared)[1])
+            source = JournalSource({"path": str(tmp_path / "shared")})
+            asked = source.streamReader(source.schema())
+            for start in (0, 1):
+                with pytest.raises(GatewayError, match=r"0000000002\.arrows is missing"):
+                    asked.latestOffset(offset(asked, start), ReadAllAvailable())
+            assert archive.add(2, own.published([2], 2, shared)[1])
+        assert asked.latestOffset(offset(asked, 0), ReadAllAvailable()) == offset(asked, 3)
 
     def test_waits_where_there_is_nothing(self, tmp_path: Path) -> None:
         (tmp_path / "journal").mkdir()

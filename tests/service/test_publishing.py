@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from time import sleep
 from typing import Any
 
@@ -11,13 +12,16 @@ import pytest
 
 from adapters.arrow_journal import ArrowJournal, ObjectJournal
 from adapters.arrow_journal.archive import ArrowArchive
+from adapters.arrow_journal.segment_storage import FolderSegments
 from app.model.errors import CatalogError, GatewayError, JournalTaken
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Publication
-from app.ports import ArchivedJournal
+from app.ports import ArchivedJournal, AttachmentFilter
 from app.service.receiving.publishing import LOOK_SECONDS, TURN, Publisher, archived_journal
 from app.testing.gateway_stages import ManualClock, service_context
-from tests.support.receivers_together import SOURCE, ReceiversTogether
+from tests.support.kept import assemble
+from tests.support.receivers_together import SOURCE, CalledWith, ReceiversTogether
+from tests.support.sas_client import Program, binary_file, disordered, message
 
 
 @pytest.fixture
@@ -246,6 +250,50 @@ def test_a_segment_with_another_end_than_its_number_is_refused(place: ReceiversT
     one.archive["origin"] = lambda _method, _number: Publication("x", 1, Position(3, 0, 0).pack())
     one.publisher.publish()
     assert "says that it ends at" in (one.error or "")
+
+
+def test_an_archive_is_listed_once_for_all_messages_that_are_assembled(
+    place: ReceiversTogether, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Program(Random(1), body_limit=100)
+    attached = [binary_file(program, f"file {number}", program.random.randbytes(1000)) for number in range(2)]
+    one = place.begin("one")
+    for sent in disordered(message(program, attached), program.random):
+        one.context.journal.append([sent._replace(source=SOURCE)])
+    one.context.journal.seal()
+    one.publisher.publish()
+
+    listings, listing = [], FolderSegments.listing
+
+    def counted(*given: Any) -> Any:
+        listings.append(given)
+        return listing(*given)
+
+    monkeypatch.setattr(FolderSegments, "listing", counted)
+    archive: Any = ArrowArchive(place.folder / "archive", is_growing=True)
+    place.catalog.bind(archive.identity())
+    listings.clear()
+    assemble(replace(place.context, journal=archive))
+    found, _ = place.catalog.attachments(AttachmentFilter(), None, 10)
+    assert sorted(str(each.sha256) for each in found) == sorted(each.sha256 for each in attached)
+    assert len(listings) == 1
+
+
+def test_a_segment_that_is_gone_before_it_is_read_is_named(place: ReceiversTogether) -> None:
+    """Another receiver has taken over a journal and publishes it, while its own process goes on."""
+
+    def gone(method: Callable[..., Any], segments: list[int], *given: Any) -> Any:
+        journal.retire(segments[0])
+        return method(segments, *given)
+
+    with closing(ArrowJournal(place.folder / "one")) as journal:
+        own: Any = CalledWith(journal, {"published": gone})
+        one = place.begin("one", own)
+        one.receive(b"1")
+        one.receive(b"2")
+        one.publisher.publish()
+        assert f"segment 1 of the journal {journal.identity().id} is gone: " in (one.error or "")
+        assert place.archived() == []
 
 
 def test_two_gateways_that_archive_in_one_place_are_told(place: ReceiversTogether) -> None:

@@ -2,11 +2,12 @@
 sources, what programs send there, and the checks of what is received."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from io import BytesIO
 from itertools import chain
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,13 +30,29 @@ QUEUE, GROUPS, ORDERS = "SAS.ATTACHMENTS", "GROUPS", "ORDERS"
 GROUP = f"$share/gateways/{TOPIC}"
 SHARED = "exclusive = false\nbatch_messages = 5\n"
 """Units of work so small that several receivers have some of a few messages."""
-BYTES, ROWS, BODY_LIMIT = 20_000, 300, 2_000
-"""The size of each attachment, and the most of it in a message, so that it has a dozen parts and more."""
 PATIENCE = 120.0
+SENDERS = 4
+"""The programs that put to a queue at the same time."""
 SOURCES = ("sas", "queue", "groups", "order")
 
 Send = Callable[[], None]
 
+
+class Size(NamedTuple):
+    """The size of an attachment: its bytes or its rows, the most of it in a message of SAS, and the most messages of a
+    group."""
+
+    bytes: int
+    rows: int
+    body_limit: int
+    messages: int
+
+
+LARGE = Size(20_000, 300, 2_000, 20)
+"""An attachment has a dozen parts and more."""
+SMALL = Size(1_000, 15, 400, 4)
+ALONE = "alone"
+"""What the queues and the topic of one gateway, which receives all of it, have in their names."""
 
 Identity = tuple[str, bytes, int, int, bytes]
 """What tells a message from others: its source, its correlid or its group and its place there, and its body."""
@@ -55,32 +72,51 @@ def once(send: Send) -> None:
 class Competing:
     """The queues and topics from which `receivers` receive, and all that was sent there."""
 
-    def __init__(self, broker: Mosquitto, manager: QueueManager, receivers: tuple[str, ...], random: Random) -> None:
+    def __init__(
+        self,
+        broker: Mosquitto,
+        manager: QueueManager,
+        receivers: tuple[str, ...],
+        random: Random,
+        size: Size = LARGE,
+    ) -> None:
         self._broker, self._manager, self._receivers = broker, manager, receivers
-        self._pymqi, self._random = load("pymqi"), random
+        self._pymqi, self._random, self._size = load("pymqi"), random, size
         self._programs = {
-            "sas": Program(random, body_limit=BODY_LIMIT),
-            "queue": Program(random, ccsid=500, encoding=785, body_limit=BODY_LIMIT),
+            "sas": Program(random, body_limit=size.body_limit),
+            "queue": Program(random, ccsid=500, encoding=785, body_limit=size.body_limit),
         }
         self.attachments: dict[str, list[Attached]] = {name: [] for name in self._programs}
         self.groups: list[Sent] = []
+        self._messages: dict[str, list[PhysicalMessage]] = {name: [] for name in (*self._programs, "groups")}
         self.needed: dict[tuple[str, Any], set[Identity]] = {}
         """What has to come of each attachment, but tables."""
         self.tables: list[pa.Table] = []
-        self.destination = mq_destination("order", manager, ORDERS, 'framing = "order_packet"\nbody_limit = 4096\n')
+        self.destination = self._destination(ORDERS)
         for queue in (QUEUE, GROUPS, ORDERS):
             manager.define(queue, maxdepth=100_000)
+            manager.define(f"{queue}.{ALONE}", maxdepth=1_000_000)
         for name in receivers:
             subscribe(broker.port, name, GROUP, "5")
 
     def sources(self, name: str) -> str:
         """Return the tables of the sources of the process `name`."""
+        return mqtt_source("sas", self._broker.port, GROUP, client_id=name) + self._queues("", SHARED)
+
+    def alone(self) -> str:
+        """Return the tables of one gateway that receives all of it; see `repeat`."""
+        topic = mqtt_source("sas", self._broker.port, f"{TOPIC}/{ALONE}", client_id=ALONE)
+        return topic + self._queues(f".{ALONE}", "") + self._destination(f"{ORDERS}.{ALONE}")
+
+    def _queues(self, suffix: str, options: str) -> str:
         return (
-            mqtt_source("sas", self._broker.port, GROUP, client_id=name)
-            + mq_source("queue", self._manager, QUEUE, SHARED)
-            + mq_source("groups", self._manager, GROUPS, f'framing = "mq_group"\n{SHARED}')
-            + mq_source("order", self._manager, ORDERS, f'framing = "order_packet"\n{SHARED}')
+            mq_source("queue", self._manager, QUEUE + suffix, options)
+            + mq_source("groups", self._manager, GROUPS + suffix, f'framing = "mq_group"\n{options}')
+            + mq_source("order", self._manager, ORDERS + suffix, f'framing = "order_packet"\n{options}')
         )
+
+    def _destination(self, queue: str) -> str:
+        return mq_destination("order", self._manager, queue, 'framing = "order_packet"\nbody_limit = 4096\n')
 
     @property
     def count(self) -> int:
@@ -99,49 +135,64 @@ class Competing:
         the number of messages. `deliver` may send them more than once."""
         total = 0
         for source, program in self._programs.items():
-            attachments = [_made(program, len(self.attachments[source]) + number) for number in range(count)]
+            made = len(self.attachments[source])
+            attachments = [_made(program, self._size, made + number) for number in range(count)]
             self.attachments[source] += attachments
             messages = [message(program, [each]) for each in attachments]
             for attached, (header, _application, *parts) in zip(attachments, messages, strict=True):
                 needed = {identity(source, each) for each in (header, *parts)}
                 self.needed[source, attached.definition.correl_id.hex()] = needed
             sent = disordered(chain.from_iterable(messages), self._random)
+            self._messages[source] += sent
             total += len(sent)
             if source == "sas":
                 deliver(partial(publish, sent, self._broker.port, TOPIC, "5", matched=True))
             else:
                 deliver(partial(put, self._pymqi, self._manager, QUEUE, sent))
-        groups = [
-            group(self._random, any_bodies(self._random, self._random.randbytes(BYTES), 20)) for _ in range(count)
-        ]
+        contents = (self._random.randbytes(self._size.bytes) for _ in range(count))
+        groups = [group(self._random, any_bodies(self._random, each, self._size.messages)) for each in contents]
         self.groups += groups
         self.needed |= {
             ("groups", one.identifier.hex()): {identity("groups", each) for each in one.messages} for one in groups
         }
         sent = disordered([each for one in groups for each in one.messages], self._random)
+        self._messages["groups"] += sent
         deliver(partial(put, self._pymqi, self._manager, GROUPS, sent))
         return total + len(sent)
 
     def order(self, gateway: GatewayProcess, deliver: Callable[[Send], None] = once) -> None:
         """Have a gateway send a table as order packets. Each table has another number of rows."""
-        made = table(self._programs["sas"], ROWS + len(self.tables))
+        self.tables.append(table(self._programs["sas"], self._size.rows + len(self.tables)))
+        deliver(partial(self._post, gateway, self.tables[-1]))
+
+    def _post(self, gateway: GatewayProcess, made: pa.Table) -> None:
         sink = pa.BufferOutputStream()
         pq.write_table(made, sink)
-        name = f"T{len(self.tables)}"
-        self.tables.append(made)
+        files = {"file": ("T.parquet", sink.getvalue().to_pybytes(), "application/vnd.apache.parquet")}
+        form, key = {"destination": "order"}, {"Idempotency-Key": f"table-of-{made.num_rows}-rows"}
+        answer = gateway.client.post("/v1/messages", data=form, files=files, headers=key, timeout=PATIENCE)
+        answer.raise_for_status()
 
-        def post() -> None:
-            files = {"file": (f"{name}.parquet", sink.getvalue().to_pybytes(), "application/vnd.apache.parquet")}
-            form, key = {"destination": "order"}, {"Idempotency-Key": name}
-            answer = gateway.client.post("/v1/messages", data=form, files=files, headers=key, timeout=PATIENCE)
-            answer.raise_for_status()
-
-        deliver(post)
+    def repeat(self, gateway: GatewayProcess) -> None:
+        """Send everything again, to a gateway with the sources `alone`."""
+        gateway.await_source("sas")
+        publish(self._messages["sas"], self._broker.port, f"{TOPIC}/{ALONE}", "5", matched=True)
+        queues = {f"{QUEUE}.{ALONE}": self._messages["queue"], f"{GROUPS}.{ALONE}": self._messages["groups"]}
+        with ThreadPoolExecutor() as senders:
+            some = [(queue, of[at::SENDERS]) for queue, of in queues.items() for at in range(SENDERS)]
+            sending = [senders.submit(put, self._pymqi, self._manager, *each) for each in some]
+            sending += [senders.submit(self._post, gateway, made) for made in self.tables]
+        for each in sending:
+            each.result()
 
     def found(self, gateway: GatewayProcess) -> dict[tuple[str, Any], str]:
         """Return the state of each attachment that a gateway has, by what identifies it."""
+        return {_key(item): item["state"] for item in gateway.listing("/v1/attachments")}
+
+    def content(self, gateway: GatewayProcess) -> dict[tuple[str, Any], tuple[Any, ...]]:
+        """Return what each attachment is that a gateway has, with the SHA-256 of its content."""
         return {
-            (item["source"], item["observations"] if item["source"] == "order" else item["correl_id"]): item["state"]
+            _key(item): tuple(item[name] for name in ("state", "kind", "name", "size", "sha256", "observations"))
             for item in gateway.listing("/v1/attachments")
         }
 
@@ -166,11 +217,16 @@ class Competing:
         }
 
 
-def _made(program: Program, number: int) -> Attached:
-    """Return a binary file, a text file or a data set in turn."""
-    content = program.random.randbytes(BYTES)
+def _key(item: dict[str, Any]) -> tuple[str, Any]:
+    """Return what identifies an attachment: of an order, the number of its rows."""
+    return item["source"], item["observations"] if item["source"] == "order" else item["correl_id"]
+
+
+def _made(program: Program, size: Size, number: int) -> Attached:
+    """Return a binary file, a text file or a data set in turn. Data sets are of ten names."""
+    content = program.random.randbytes(size.bytes)
     if number % 3 == 0:
         return binary_file(program, f"file {number}", content)
     if number % 3 == 1:
         return text_file(program, f"text {number}", content.hex(sep="\n", bytes_per_sep=20).encode() + b"\n")
-    return data_set(program, "WORK", f"T{number}", table(program, ROWS))
+    return data_set(program, "WORK", f"T{number % 30}", table(program, size.rows))

@@ -34,11 +34,12 @@ class Division:
         forks: Forks,
         more: str = "",
         *,
+        first: str = "",
         http: str = "",
         shared: Callable[[str], str] | None = None,
         ack: str = "disk",
     ) -> None:
-        """`more` are further settings, and `http` those of the table [http].
+        """`more` are further settings, `first` those before all tables, and `http` those of the table [http].
 
         Several processes may receive if there is a function `shared`, which returns the tables of the sources for the
         process of a name, and acknowledge as `ack` says. Otherwise, one receives from the topic."""
@@ -53,7 +54,7 @@ class Division:
         self._sources = shared or (lambda _: alone)
         journal = JOURNAL + ("" if shared is None else f'shared = true\nack = "{ack}"\n')
         self._settings = (SETTINGS + journal).format(bucket=bucket.url) + url + more
-        self._folder, self._forks, self._http, self.ack = folder, forks, http, ack
+        self._folder, self._forks, self._first, self._http, self.ack = folder, forks, first, http, ack
 
     def begin(self, name: str, data: Path | None = None) -> None:
         """Start a process, whose name begins with its role; before the next one looks for a free port. It continues in
@@ -64,7 +65,7 @@ class Division:
             data.rename(own / "var")
         roles = f'roles = ["{name.partition("-")[0]}"]\n'
         settings = self._settings + self._sources(name)
-        self.processes[name] = ForkedGateway(own, settings, self._forks, first=roles, http=self._http)
+        self.processes[name] = ForkedGateway(own, settings, self._forks, first=roles + self._first, http=self._http)
         self.processes[name].start()
 
     def __getitem__(self, name: str) -> ForkedGateway:
@@ -88,10 +89,20 @@ class Division:
         return attachments
 
     def await_settled(self, count: int, timeout: float = 60) -> None:
-        """Return when the content of so many attachments is in the store."""
+        """Return when the content of so many attachments is in the store, or raise TimeoutError when there is no more
+        of it for too long."""
+        settled = -1
+        while settled != count:
+            before = settled
+            until(lambda: self._settled() != before, timeout, pause=0.1)  # noqa: B023 - used at once
+            settled = self._settled()
+
+    def _settled(self) -> int:
+        """Return the number of attachments whose content is in the store."""
         asked = "SELECT count(*) FROM attachments WHERE state = 'finished' AND storage = 'store'"
-        with psycopg.connect(self._database, autocommit=True) as connection:
-            until(lambda: connection.execute(asked).fetchone() == (count,), timeout, pause=0.1)
+        with psycopg.connect(self._database) as connection:
+            ((count,),) = connection.execute(asked)
+        return int(count)
 
     def pass_over(self, journal: str, seconds: int) -> None:
         """Have the receiver with a journal not been seen for so many seconds more."""

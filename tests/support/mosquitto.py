@@ -7,6 +7,7 @@ import socket
 import subprocess
 from contextlib import suppress
 from pathlib import Path
+from random import SystemRandom
 from types import TracebackType
 
 from app.testing.waiting import until
@@ -15,11 +16,13 @@ PROGRAM = shutil.which("mosquitto", path=os.pathsep.join((os.environ.get("PATH",
 
 
 def free_port() -> int:
-    """Return a free TCP port of the loopback interface."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a free TCP port of the loopback interface that no other program gets meanwhile, also while the program at
+    it is started again: the system gives only those from 32768 on."""
+    while True:
+        port = SystemRandom().randrange(10_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Mosquitto:

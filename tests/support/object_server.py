@@ -10,8 +10,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from random import SystemRandom
-from socket import socket
 from threading import Event, Lock, Thread
 from time import sleep
 from typing import Any
@@ -103,15 +101,6 @@ def environment(port: int) -> dict[str, str]:
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_REGION": "us-east-1",
     }
-
-
-def free_port() -> int:
-    """Return a free port that no other program gets meanwhile: the system gives only those from 32768 on."""
-    while True:
-        port = SystemRandom().randrange(10_000, 32_000)
-        with socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 class Bucket:

@@ -4,15 +4,19 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
 
 class StreamJob:
-    """A job with the configuration of the gateway in `folder`."""
+    """A job with the configuration of the gateway in `folder`, and this environment (None: this process's).
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    If it is `supervised`, it is started again when it ends with an error.
+    """
+
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None, *, supervised: bool = False) -> None:
+        self._folder, self._environment, self._supervised = folder, environment, supervised
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "StreamJob":
@@ -29,8 +33,12 @@ class StreamJob:
         program = Path(sys.executable).parent / "attachment-gateway"
         command = [str(program), "pipeline", "stream", "--config", str(self._folder / "gateway.toml")]
         command += ["--master", "local[2]", "--memory", "1g", "--partitions", "2"]
+        if self._supervised:
+            command = ["sh", "-c", 'until "$@"; do sleep 1; done', "sh", *command]
         with (self._folder / "stream.log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, start_new_session=True, env=self._environment
+            )
 
     def kill(self) -> None:
         """Kill it, its Java and its workers at once."""

@@ -42,8 +42,9 @@ class SharedJournalPart(CatalogPart):
         sessions: Mapping[str, str] = NO_SESSIONS,
     ) -> JournalIdentity:
         with ExitStack() as ending:
-            # A gateway that receives alone has this lock while it runs, and asks for receivers when it starts.
-            self._database.lock.take()
+            # A gateway that receives alone has this lock while it runs, and asks for receivers when it starts. Several
+            # receivers may join at the same time.
+            self._database.lock.take(shared=True)
             ending.callback(self._database.lock.release)
             connection = ending.enter_context(self._database.write(durable=True))
             # One beside which another one stands by has a lease instead. It asks for receivers after it has taken that.

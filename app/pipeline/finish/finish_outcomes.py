@@ -45,7 +45,6 @@ from app.service.finishing.stored_parts import (
     messages_at,
     neighbours,
     places_of,
-    segments_of,
 )
 from app.service.quarantine.quarantine_records import quarantine_entry, quarantine_record
 from app.tables.quality import Increment
@@ -171,7 +170,7 @@ def _has_damage(
 ) -> bool:
     """Tell whether a message at one of these places, or a part of an unfinished attachment, cannot be read back."""
     unread = {place for place in places if (message := fetched.get(place)) is None or is_damaged(message)}
-    if unread and not segments_of(archive).isdisjoint(Position.unpack(place).segment for place in unread):
+    if any(archive.has(segment) for segment in {Position.unpack(place).segment for place in unread}):
         return True
     unfinished = [outcome for outcome in outcomes if outcome.record is not None and outcome.complete is None]
     pending = [outcome.record.pending_position for outcome in unfinished if outcome.record is not None]

@@ -62,3 +62,6 @@ class PartsAhead:
 
     def segments(self) -> list[Segment]:
         return self._journal.segments()
+
+    def has(self, segment: int) -> bool:
+        return self._journal.has(segment)

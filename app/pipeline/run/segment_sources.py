@@ -8,8 +8,8 @@ becomes rows.
 - A share of the work is some pieces of segments, divided by bytes without reading the files. A piece has the record
   batches that begin in its range. Segments of an object store are never divided, since a reader fetches whole ones.
 - A stream's offset `{"journal": id, "segment": n}` means that the segments of this journal up to number n have been
-  read. Another journal refuses it. Missing numbers are retired segments. A segment that is deleted between planning and
-  reading fails the job.
+  read. Another journal refuses it. Missing numbers are retired segments, but not before segments that receivers have
+  published: there they fail the job, as does a segment that is deleted between planning and reading.
 - Spark has no column pruning for such sources. Name the columns to read few of them: `.schema("position long, ...")`.
 - Filters on `source` are pushed down.
 """
@@ -205,11 +205,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_checked = True
 
     def _behind(self, start: Offset, last: int | None) -> list[Segment]:
-        return [
-            segment
-            for segment in self._archive.segments()
-            if segment.number > start["segment"] and (last is None or segment.number <= last)
-        ]
+        return [each for each in self._archive.behind(start["segment"]) if last is None or each.number <= last]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._source.read(partition, self._schema)

@@ -34,7 +34,7 @@ from app.service.assembling.known_rows import ReadMessage, Step, load, load_mess
 from app.service.assembling.repetitions import Repetitions
 from app.service.context import Change, ServiceContext
 from app.service.finishing.incremental import IncrementalReader
-from app.service.finishing.stored_parts import CompleteAttachment, segments_of, without_gone
+from app.service.finishing.stored_parts import CompleteAttachment, HeldSegments, without_gone
 from app.service.quarantine.quarantine_records import quarantine_entry
 
 CHECKPOINT_SECONDS = 0.25
@@ -283,7 +283,7 @@ class Assembler:
         held = self._assembly.attachments.get(key)
         if first is None or held is None or held.record.state is not AttachmentState.RECEIVING:
             return False
-        segments = segments_of(self._context.journal)
+        segments = HeldSegments(self._context.journal)
         if Position.unpack(first).segment in segments:
             return False
         self._incremental.leave(held.record.id)

@@ -22,7 +22,7 @@ from app.service.events.event_entries import (
     warned_event,
 )
 from app.service.finishing.incremental import EarlyContent
-from app.service.finishing.stored_parts import CompleteAttachment, segments_of
+from app.service.finishing.stored_parts import CompleteAttachment, HeldSegments
 
 Finish = Callable[[Mapping[str, CompleteAttachment | None]], None]
 """A function that takes complete attachments, with what is known of them."""
@@ -96,7 +96,7 @@ class CheckpointWriter:
     def _contents(self, unsaved: Unsaved, now: int) -> dict[str, Finished]:
         """Return the contents that have been read, as far as the journal still has them."""
         contents = {each: content(now) for each, content in unsaved.completed.items() if content is not None}
-        segments = segments_of(self._context.journal) if contents else set()
+        segments = HeldSegments(self._context.journal)
         return {
             each: content
             for each, content in contents.items()

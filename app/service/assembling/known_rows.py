@@ -1,6 +1,6 @@
 """The catalog's rows for a batch of messages, loaded into the assembly machine before the batch is applied."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from app.assembly.collecting import Address, Key, TrackedAttachment
@@ -12,7 +12,7 @@ from app.model.event import Announced, Event
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.service.context import ServiceContext
-from app.service.finishing.stored_parts import held_parts, segments_of
+from app.service.finishing.stored_parts import HeldSegments, held_parts
 
 
 class ReadMessage(NamedTuple):
@@ -41,7 +41,7 @@ def load(steps: Sequence[Step], assembly: Assembly, context: ServiceContext) -> 
         for step in steps
     ]
     wanted = _by_source(key for some in keys for key in some if key not in held)
-    segments = segments_of(context.journal) if wanted else set()
+    segments = HeldSegments(context.journal)
     for source, correl_ids in wanted.items():
         for correl_id, record in context.catalog.attachments_by_key(source, correl_ids).items():
             held[source, correl_id] = _held(record, segments, context)
@@ -80,7 +80,7 @@ def _addresses(step: Step, assembly: Assembly) -> Sequence[Address]:
     return () if address is None else (address,)
 
 
-def _held(record: AttachmentRecord, segments: Collection[int], context: ServiceContext) -> TrackedAttachment:
+def _held(record: AttachmentRecord, segments: HeldSegments, context: ServiceContext) -> TrackedAttachment:
     """Return an attachment with the parts that the journal has. Parts that are gone may come again."""
     runs = context.catalog.part_runs(record.id)
     if record.state is AttachmentState.COMPLETE and not runs:

@@ -12,7 +12,7 @@ Those whose content was read while their parts came are finished by the checkpoi
 """
 
 from collections import Counter, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,7 @@ from app.service.finishing.finished_contents import ContentRejected, read_conten
 from app.service.finishing.finishing_queue import FinishingQueue
 from app.service.finishing.refusing import refuse, restart
 from app.service.finishing.small_data_sets import NOTHING_READ, ReadTogether, read_together
-from app.service.finishing.stored_parts import CompleteAttachment, are_there, held_parts, segments_of
+from app.service.finishing.stored_parts import CompleteAttachment, HeldSegments, are_there, held_parts
 
 log = logger(__name__)
 
@@ -154,7 +154,7 @@ class Finisher:
         failed: dict[str, Exception],
     ) -> None:
         """Read the contents of the first attachments, as many as fit into one step."""
-        segments, size = segments_of(self._context.journal), 0
+        segments, size = HeldSegments(self._context.journal), 0
         together = read_together(waiting, self._context, READ_AT_ONCE)
         while waiting and size < READ_AT_ONCE:
             complete = waiting.popleft()
@@ -171,7 +171,7 @@ class Finisher:
     def _content(
         self,
         complete: CompleteAttachment,
-        segments: Collection[int],
+        segments: HeldSegments,
         stores: Stores,
         read: ReadTogether = NOTHING_READ,
     ) -> Finished | None:
@@ -197,7 +197,7 @@ class Finisher:
                 again = catalog.attachment(record.id)
                 if again is None or again.state is not AttachmentState.COMPLETE:
                     return None
-                return self._content(CompleteAttachment(again), segments_of(self._context.journal), stores)
+                return self._content(CompleteAttachment(again), segments, stores)
             if rejected.error.code == PARTS_GONE:
                 restart(record, self._context, self._between)
             else:

@@ -1,6 +1,6 @@
 """Complete attachments, and the parts of an attachment that the journal has or that have not come."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
@@ -70,9 +70,14 @@ def neighbours(
         yield piece
 
 
-def segments_of(journal: JournalReader) -> set[int]:
-    """Return the numbers of the journal's segments."""
-    return {segment.number for segment in journal.segments()}
+class HeldSegments(Container[int]):
+    """The segments of a journal. Each is looked up when it is asked for: a list of those in an archive takes long."""
+
+    def __init__(self, journal: JournalReader) -> None:
+        self._journal = journal
+
+    def __contains__(self, segment: object) -> bool:
+        return isinstance(segment, int) and self._journal.has(segment)
 
 
 def messages_at(journal: JournalReader, places: Collection[int]) -> dict[int, PhysicalMessage]:
@@ -107,7 +112,7 @@ def by_batch(places: Places) -> Iterator[tuple[int, int, list[int], list[int]]]:
         yield segment, batch, (ascending[start:end] & (1 << ROW_BITS) - 1).tolist(), order[start:end].tolist()
 
 
-def are_there(runs: Iterable[PartRun], segments: Collection[int]) -> bool:
+def are_there(runs: Iterable[PartRun], segments: Container[int]) -> bool:
     """Tell whether these parts are all in these segments."""
     return all(Position.unpack(run.position).segment in segments for run in runs)
 
@@ -144,7 +149,7 @@ _DEFINED = (
 
 
 def held_parts(
-    record: AttachmentRecord, runs: Sequence[PartRun], segments: Collection[int]
+    record: AttachmentRecord, runs: Sequence[PartRun], segments: Container[int]
 ) -> tuple[AttachmentRecord, Parts, bool]:
     """Return an attachment with its parts (`runs`), as far as they are in these segments, and whether all of them
     are."""
@@ -154,7 +159,7 @@ def held_parts(
     return without_gone(record, parts, segments), parts, False
 
 
-def without_gone(record: AttachmentRecord, parts: Parts, segments: Collection[int]) -> AttachmentRecord:
+def without_gone(record: AttachmentRecord, parts: Parts, segments: Container[int]) -> AttachmentRecord:
     """Remove the parts that are in none of these segments.
 
     A group loses all of its parts, since its progress can no longer be determined.

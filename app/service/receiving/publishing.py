@@ -164,8 +164,14 @@ class Publisher:
             segments = _together(own.waiting())
             if not segments:
                 return own
-            origin, pieces = own.journal.published(segments, number, self._shared)
-            if not self._archive.add(number, pieces):
+            try:
+                origin, pieces = own.journal.published(segments, number, self._shared)
+                is_added = self._archive.add(number, pieces)
+            except KeyError as error:
+                raise GatewayError(
+                    f"segment {error} of the journal {own.id} is gone: another receiver has published it, or it is lost"
+                ) from error
+            if not is_added:
                 origin = self._origin(number)
             self._catalog.record_published(origin)
             if origin.journal == self._own.id:

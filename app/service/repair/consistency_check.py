@@ -43,7 +43,7 @@ def check_all(estate: GatewayStores, progress: ProgressListener) -> Iterator[Fin
         foreign = [*_binding(estate, estate.catalog)]
         yield from foreign
         if not any(finding.kind in _OTHER_JOURNAL for finding in foreign):
-            for check in (_needed, _contents, _objects, _messages, _uploads, _quarantine, _records):
+            for check in (_published, _needed, _contents, _objects, _messages, _uploads, _quarantine, _records):
                 yield from check(estate, estate.catalog, progress)
     yield from _tables(estate, progress)
 
@@ -104,6 +104,18 @@ def last_segment(catalog: Catalog) -> int:
     """Return the highest number of a segment that the catalog knows."""
     reached = catalog.progress()
     return max([0 if reached is None else Position.unpack(reached).segment, *catalog.needed_segments()])
+
+
+def _published(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
+    """Find segments that receivers have published, and that are gone: each number was used once."""
+    if not estate.settings.journal.shared:
+        return
+    progress.begin("published segments", None)
+    last = Position.unpack(catalog.published()).segment
+    held = {segment.number for segment in estate.journal.segments()}
+    for number in range(min(held, default=1), last + 1):
+        if number not in held:
+            yield Finding("segment-missing", str(number), f"segment {number}", "receivers have published it")
 
 
 def _needed(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:

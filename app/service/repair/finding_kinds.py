@@ -78,6 +78,12 @@ KINDS: Mapping[str, FindingKind] = {
         "set aside as soon as no attachment needs the rest of it",
         Action.SET_SEGMENT_ASIDE,
     ),
+    "segment-missing": FindingKind(
+        "a segment that receivers have published is not in the archive",
+        "assembly waits for it, if it is not assembled yet; what unfinished attachments have in it is missing",
+        "nothing: put it back; if that cannot be done, `attachment-gateway journal give-up` continues without it",
+        Action.NONE,
+    ),
     "row-missing": FindingKind(
         "the catalog has no row of an attachment",
         "the attachment is not listed and not served",

@@ -15,7 +15,7 @@ from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError
 from app.model.message import MAX_BATCHES_A_SEGMENT, PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Checkpoint, Extent, Finished, PartRun
-from app.ports import Catalog, ContentStore, ReplayReader, Segment
+from app.ports import Catalog, ContentStore, ReplayReader
 from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext, Stores
 from app.service.finishing.finished_contents import ContentRejected, read_content
@@ -128,8 +128,8 @@ class _PartialJournal:
                     break
                 yield positions, messages
 
-    def segments(self) -> list[Segment]:
-        return self._journal.segments()
+    def has(self, segment: int) -> bool:
+        return self._journal.has(segment)
 
     def read(self, position: Position) -> PhysicalMessage:
         return self._journal.read(position)
