@@ -75,6 +75,11 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
         "attachment-gateway receivers leave JOURNAL",
         "needs several receivers; tests/web/test_receivers.py runs it",
     ),
+    (
+        "docs/scaling.md",
+        "attachment-gateway journal give-up 7 .*",
+        "needs a segment that is lost; tests/end_to_end/test_joining.py runs it",
+    ),
     ("docs/scaling.md", "export ATTACHMENT_GATEWAY_.*", "is for the command after it"),
     (
         "docs/scaling.md",

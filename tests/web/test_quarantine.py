@@ -161,7 +161,7 @@ def test_a_group_is_dismissed_and_replayed_however_large_it_is(
         stock.quarantined(b"no header %d" % number)
     stock.quarantined(b"x", source="other")
     seen = http.get("/v1/quarantine/groups", params={"state": "kept"}).json()
-    assert (seen["groups"], seen["entries"], seen["complete"]) == (2, 6, True)
+    assert (seen["groups"], seen["entries"], seen["is_exact"]) == (2, 6, True)
     largest = seen["items"][0]
     assert (largest["source"], largest["code"], largest["count"]) == ("orders", "truncated", 5)
     group = {name: largest[name] for name in ("source", "code", "why")}

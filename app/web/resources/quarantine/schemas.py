@@ -105,12 +105,12 @@ class QuarantineGroupView(BaseModel):
 
 class QuarantineGroupsView(BaseModel):
     """The largest groups of quarantined messages. `groups` and `entries` count all of them, including those that
-    `items` leaves out. Counting ends after the newest 10,000 entries, and then `complete` is false."""
+    `items` leaves out. Counting ends after the newest 10,000 entries, and then `is_exact` is false."""
 
     items: list[QuarantineGroupView]
     groups: int = Field(examples=[3])
     entries: int = Field(examples=[112])
-    complete: bool = Field(description="whether no older entries match", examples=[True])
+    is_exact: bool = Field(description="whether no older entries match", examples=[True])
 
     @classmethod
     def of(cls, found: QuarantineGroups) -> "QuarantineGroupsView":
@@ -125,7 +125,7 @@ class QuarantineGroupsView(BaseModel):
             )
             for group in found.items
         ]
-        return cls(items=items, groups=found.groups, entries=found.entries, complete=found.is_all)
+        return cls(items=items, groups=found.groups, entries=found.entries, is_exact=found.is_all)
 
 
 class Group(BaseModel):

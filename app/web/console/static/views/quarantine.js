@@ -65,7 +65,7 @@ function Groups({ loaded: { value, error, reload }, asked, state, bulk }) {
             act=${(action) => bulk.run(action, ofGroup(action, { source, code, why }), group.count)}
             line=${(action) => rest.curl(...request(action, { group: { source, code, why } }))} /></td>`}</tr>`;
       })}</${Table}></div>`}
-    <p class="more"><span role="status">${number(value.entries)}${value.complete ? "" : "+"} ${value.entries === 1 ? "message" : "messages"} in ${number(value.groups)} ${value.groups === 1 ? "group" : "groups"}${shown < value.groups ? `, of which the largest ${number(shown)} are shown` : ""}</span>
+    <p class="more"><span role="status">${number(value.entries)}${value.is_exact ? "" : "+"} ${value.entries === 1 ? "message" : "messages"} in ${number(value.groups)} ${value.groups === 1 ? "group" : "groups"}${shown < value.groups ? `, of which the largest ${number(shown)} are shown` : ""}</span>
       ${asked.why && html`<a href=${href(["quarantine"], { state: state === "kept" ? "" : state })}>All reasons</a>`}
       <${Copy} text=${() => rest.curl("GET", GROUPS, { query: asked })} /></p>`;
 }
