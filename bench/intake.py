@@ -338,7 +338,11 @@ def ratios(case: str, spent: dict[str, Spent]) -> dict[str, float]:
     """Return the ratios of a case by their names."""
     ours, bare, rows = (spent[each] for each in ("gateway", "paho", "sqlite"))
     if case != "large":
-        return {f"{case.replace('-', '_')}_finished_over_sqlite": rows.finished / ours.finished}
+        name = case.replace("-", "_")
+        return {
+            f"{name}_finished_over_paho": bare.finished / ours.finished,
+            f"{name}_finished_over_sqlite": rows.finished / ours.finished,
+        }
     return {
         "acked_over_paho": bare.acknowledged / ours.acknowledged,
         "finished_over_paho": bare.finished / ours.finished,
