@@ -194,9 +194,11 @@ def newest_rows(
     are all."""
     matching = _Matching(connection, listing, statement, search)
     last = matching.nth(None, MOST_COUNTED)
+    if last is not None and matching.nth(last, 1) is None:
+        last = None  # it is the last row of all
     few = None if last is None else matching.few()
     # With the limit SQLite finds these rows by their place also where they are grouped by other columns.
-    rows = matching.part(None, None if few else last, few).limit(MOST_COUNTED)
+    rows = matching.part(None, None, few) if few else matching.part(None, last).limit(MOST_COUNTED)
     return rows, last is None or few is not None
 
 

@@ -130,6 +130,16 @@ class SqlCatalogContract(CatalogContract):
         for name, rows in (("MOST_READ", 500), ("_FIRST_READ", 100), ("MOST_COUNTED", 300)):
             monkeypatch.setattr(f"adapters.sql_catalog.listing_pages.{name}", rows)
 
+    def test_a_number_is_exact_up_to_the_most_that_is_counted(
+        self, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("adapters.sql_catalog.listing_pages.MOST_COUNTED", 6)
+        for kept, is_all in ((6, True), (7, False)):
+            keep(catalog, *(attachment(number) for number in range(kept)))
+            catalog.checkpoint(Checkpoint(quarantine=[spoilt(number) for number in range(kept)]))
+            assert catalog.count_attachments(AttachmentFilter()) == (6, is_all)
+            assert catalog.quarantine_groups(None, None, 9)[1:] == (1, 6, is_all)
+
     def test_groups_of_the_quarantine_count_its_newest_entries(
         self, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
