@@ -38,7 +38,7 @@ from adapters.arrow_journal.segment_storage import CACHE_BYTES, SegmentStorage, 
 from adapters.disk import ReadFile
 from adapters.storage_places import local_folder
 from app.model.errors import DamagedError, GatewayError, NotArchived
-from app.model.message import MAX_BATCHES_A_SEGMENT, PhysicalMessage, Position
+from app.model.message import PhysicalMessage, Position
 from app.model.records import CombinedSegment, JournalIdentity, Publication
 from app.ports import OpenSegment, Order, PlacedBodies, Segment, is_damaged
 
@@ -117,7 +117,7 @@ class ArrowArchive(PositionReader):
 
     def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
         later = self.behind(0 if after is None else after.segment)
-        if later and after is not None and after.batch < MAX_BATCHES_A_SEGMENT - 1 and not self.has(after.segment):
+        if later and after is not None and after < Position.end_of(after.segment) and not self.has(after.segment):
             self._look_for(after.segment, later[0].number)  # its end may not have been read
         return super().replay(after)
 

@@ -35,7 +35,6 @@ from adapters.arrow_journal.segment_writer import Stagings, seal_file
 from adapters.disk import NO_SPACE, make_folders, sync_folder
 from app.model.errors import DamagedError, GatewayError, JournalFull
 from app.model.message import (
-    MAX_BATCHES_A_SEGMENT,
     MAX_ROWS_A_BATCH,
     MAX_SEGMENTS,
     PhysicalMessage,
@@ -249,7 +248,7 @@ class ArrowJournal(PositionReader):
         """Return the last position of the journal. For a damaged segment, assume the highest that it may have had."""
         end = None if self._identity.known.end is None else Position.unpack(self._identity.known.end)
         for number in sorted({*self._segments, *self._set_aside}, reverse=True):
-            found = _last_of(self._segment(number)) if number in self._segments else _highest(number)
+            found = _last_of(self._segment(number)) if number in self._segments else Position.end_of(number)
             if found is not None:
                 return found if end is None else max(end, found)
         return end
@@ -264,14 +263,10 @@ def _last_of(segment: SegmentFile) -> Position | None:
     try:
         count = segment.batch_count()
         if segment.state.open_ended:
-            return _highest(number)
+            return Position.end_of(number)
         return Position(number, count - 1, segment.head(count - 1).rows - 1) if count else None
     except DamagedError:
-        return _highest(number)
-
-
-def _highest(segment: int) -> Position:
-    return Position(segment, MAX_BATCHES_A_SEGMENT - 1, MAX_ROWS_A_BATCH - 1)
+        return Position.end_of(number)
 
 
 def _explained(error: OSError) -> GatewayError:

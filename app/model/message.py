@@ -111,6 +111,11 @@ class Position(NamedTuple):
     def unpack(cls, packed: int) -> "Position":
         return cls(packed >> 32, packed >> 12 & 0xFFFFF, packed & 0xFFF)
 
+    @classmethod
+    def end_of(cls, segment: int) -> "Position":
+        """Return the last position that a segment can have."""
+        return cls(segment, MAX_BATCHES_A_SEGMENT - 1, MAX_ROWS_A_BATCH - 1)
+
 
 ROW_BITS = 12
 """The bits of a packed position below its record batch."""

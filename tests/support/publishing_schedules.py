@@ -146,7 +146,7 @@ class Schedule:
         with ExitStack() as ending:
             (self.folder / "archive").mkdir()
             if (progress := self.catalog.progress()) is not None:  # the archive of the schedule before is not here
-                self.catalog.checkpoint(Checkpoint(progress=_end_of(Position.unpack(progress).segment)))
+                self.catalog.checkpoint(Checkpoint(progress=Position.end_of(Position.unpack(progress).segment).pack()))
             self.archive = ArrowArchive(self.folder / "archive", is_growing=True)
             ending.callback(self._close)
             for number in range(self.random.choice((2, 2, 3))):
@@ -226,7 +226,7 @@ class Schedule:
         """Return the bodies in the archive, up to a segment."""
         newest = max(self.archived, default=0)
         if newest < last:
-            after = Position.unpack(_end_of(newest)) if newest else None
+            after = Position.end_of(newest) if newest else None
             for positions, messages in self.archive.replay(after):
                 self.archived.setdefault(positions[0].segment, []).extend(bytes(message.body) for message in messages)
         return [body for segment, bodies in self.archived.items() if segment <= last for body in bodies]
@@ -314,11 +314,6 @@ class Schedule:
             _end(turn)
         for receiver in self.receivers:
             receiver.context.journal.close()
-
-
-def _end_of(segment: int) -> int:
-    """Return the last packed position that a segment may have."""
-    return Position(segment + 1, 0, 0).pack() - 1
 
 
 def _end(turn: Turn) -> None:

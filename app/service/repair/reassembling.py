@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 from app import plugins
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError
-from app.model.message import MAX_BATCHES_A_SEGMENT, PhysicalMessage, Position
+from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Checkpoint, Extent, Finished, PartRun
 from app.ports import Catalog, ContentStore, ReplayReader
 from app.service.assembling.assembler import Assembler
@@ -122,7 +122,7 @@ class _PartialJournal:
 
     def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
         for first, last in _ranges(self._numbers):
-            start = Position(first - 1, MAX_BATCHES_A_SEGMENT, 0)
+            start = Position.end_of(first - 1)
             for positions, messages in self._journal.replay(start if after is None else max(start, after)):
                 if positions[0].segment > last:
                     break

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from app.model.attachment import AttachmentState, DeliveryState
-from app.model.message import MAX_BATCHES_A_SEGMENT, MAX_ROWS_A_BATCH, Position
+from app.model.message import Position
 from app.model.records import PARTS_GONE, AttachmentRecord
 from app.service.content.stored_content import object_name
 from app.service.context import ReceiverContext
@@ -110,8 +110,7 @@ def fit_progress(context: ReceiverContext) -> None:
     if not before or end is None:
         context.catalog.set_progress(None)
         return
-    last = Position(before[-1], MAX_BATCHES_A_SEGMENT - 1, MAX_ROWS_A_BATCH - 1)
-    context.catalog.set_progress(min(reached, last, end).pack())
+    context.catalog.set_progress(min(reached, Position.end_of(before[-1]), end).pack())
 
 
 def _rows(findings: Sequence[Finding], context: ReceiverContext, advance: Callable[[int], None]) -> list[RepairOutcome]:
