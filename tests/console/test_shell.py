@@ -273,9 +273,9 @@ def test_the_stream_of_events_goes_on_where_it_broke(world: World, open_console:
     page.route("**/v1/events", answer)
     page.reload()
     expect(page.locator(".live")).to_have_text("not live")
-    expect(page.get_by_role("group", name="With those chosen")).to_be_visible()
     expect(page.locator(".live")).to_have_text("live")
     assert asked == [None, seen, *([] if is_of_this_log else [None])]
+    expect(page.get_by_role("group", name="With those chosen")).to_be_visible()  # of the page that was read anew
     catalog.checkpoint(Checkpoint(events=[NewEvent("message.quarantined", "x", 1, {"source": "orders"})]))
     world.stock.gateway.notifier.notify()
     expect(page.get_by_role("button", name="1 more quarantined: show")).to_be_visible()

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from time import monotonic
 from types import ModuleType
 from typing import Any
 
@@ -27,7 +26,6 @@ from tests.support.sas_client import Program
 
 pytestmark = pytest.mark.broker
 
-BACK_WITHIN = 10.0
 FIRST, SECOND = "marker-0f4c-first", "marker-0f4c-second"
 TOPIC, QUEUE, SENT_TO = "sas/attachments", "SAS.ATTACHMENTS", "SENT.TO"
 FILE = ("a.txt", b"one line\n", "text/plain")
@@ -88,10 +86,8 @@ def exercise(
     for setting in credentials.values():
         assert process.samples().total("credential_refused", setting=setting) == 1
 
-    at = monotonic()
     tell()
     process.until(lambda: accepted(process, *credentials))
-    assert monotonic() - at < BACK_WITHIN
     for setting in credentials.values():
         assert process.samples().total("credential_refused", setting=setting) == 0
     send(stream[2 * third :])

