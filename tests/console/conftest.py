@@ -1,5 +1,5 @@
-"""A real browser for the tests of the console: Debian's chromium, which `.ci/system-packages` installs, driven by
-Playwright.
+"""A real browser for the tests of the console: Debian's Chromium without a window, which `.ci/system-packages` installs,
+driven by Playwright.
 """
 
 import shutil
@@ -14,7 +14,7 @@ from tests.console.support import Console, Recorded
 # A process for conversions takes seconds to start on a machine that is busy.
 expect.set_options(timeout=30_000)
 
-CHROMIUM = shutil.which("chromium")
+CHROMIUM = shutil.which("chromium-headless-shell")
 # Without a sandbox, because root has none; text in grey, because pictures are smaller so; with names of other sites.
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-lcd-text", "--host-resolver-rules=MAP *.example 127.0.0.1"]
 
@@ -23,12 +23,12 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-lcd-text", "--host-reso
 def browser() -> Iterator[Browser]:
     """Chromium, for a module: Playwright's event loop must not outlive it, for the tests that have their own."""
     if CHROMIUM is None:
-        pytest.skip("chromium is not installed; on Debian: sudo apt-get install chromium")
+        pytest.skip("Chromium is not installed; on Debian: sudo apt-get install chromium-headless-shell")
     with sync_playwright() as playwright:
         try:
             started = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         except Error as error:
-            pytest.skip(f"chromium cannot start: {str(error).partition(chr(10))[0]}")
+            pytest.skip(f"Chromium cannot start: {str(error).partition(chr(10))[0]}")
         yield started
         started.close()
 
