@@ -7,12 +7,13 @@ PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 CLIENT := clients/python/pyproject.toml
+RELEASE := dist/release
 ARGS ?=
 WORKERS ?= 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run serve pipeline wheel environment test faults cluster sbom alerts-check image-check check quick format docs lock system
+.PHONY: help run serve pipeline wheel environment test faults cluster sbom release verify alerts-check image-check check quick format docs lock system
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +51,12 @@ cluster: system $(VENV)/dev.done ## Run several receivers, servers and keepers o
 
 sbom: ## List what the gateway's image contains, and its licences: dist/sbom.cdx.json, dist/licences.md
 	@.ci/sbom "$(PYTHON)" dist
+
+release: $(VENV)/run.done ## Build what is released from the last commit, with its proofs: dist/release (docs/releasing.md)
+	@$(BIN)/python -m release.build $(ARGS)
+
+verify: $(VENV)/run.done ## Check what was released, or downloaded: make verify RELEASE=folder RELEASE_PUBLIC_KEY_FILE=release.pub
+	@$(BIN)/python -m release.verify "$(RELEASE)"
 
 alerts-check: ## Let Prometheus' promtool check the alert rules, and when they fire (tests/alerts.yaml)
 	@command -v promtool >/dev/null || .ci/debian-packages prometheus
