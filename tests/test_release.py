@@ -36,7 +36,7 @@ VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["versi
 NAMES = ("attachment_gateway", "attachment_gateway_client")
 FOLDERS = ("app", "adapters", "clients", "helm", "release")
 FILES = (
-    *(".gitignore", "LICENSE", "MANIFEST.in", "Makefile", "README.md", "pyproject.toml"),
+    *(".gitignore", "attachment_gateway.py", "LICENSE", "MANIFEST.in", "Makefile", "README.md", "pyproject.toml"),
     *("requirements.lock", "requirements-sbom.lock"),
 )
 COMMITTED = "2026-01-02T03:04:05+00:00"
