@@ -11,5 +11,7 @@ try:
 except KeyboardInterrupt:
     raise SystemExit(130) from None  # app.cli.INTERRUPTED, which is perhaps not loaded yet
 
+__all__ = ["main"]
+
 if __name__ == "__main__":
     main()

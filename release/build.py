@@ -21,6 +21,7 @@ import tarfile
 import zlib
 from collections.abc import Mapping
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -36,7 +37,9 @@ DISTRIBUTIONS = (".", "clients/python")
 """The folders of which each makes a source distribution and a wheel."""
 CONTENTS = ("sbom.cdx.json", "licences.md")
 """What `.ci/sbom` writes."""
-LOCKS = ("requirements.lock", "requirements-sbom.lock")
+LOCKS = ("requirements.lock", "requirements-pipeline.lock")
+"""Which versions users install."""
+RESOLVED = ("requirements.lock", "requirements-sbom.lock")
 """What decides on the versions of the tools and of the contents."""
 BUILDER = "RELEASE_BUILDER"
 """The variable of the environment with the URI of who builds."""
@@ -67,8 +70,14 @@ def build(key: ec.EllipticCurvePrivateKey | None, contents: Path | None) -> None
             _list_contents(contents)
         for name in CONTENTS:
             shutil.copyfile(contents / name, made / name)
-        locks = {name: sha256((source / name).read_bytes()).hexdigest() for name in LOCKS}
-        tools = {"python": platform.python_version(), "zlib": zlib.ZLIB_RUNTIME_VERSION}
+        for name in LOCKS:
+            shutil.copyfile(source / name, made / name)
+        locks = {name: sha256((source / name).read_bytes()).hexdigest() for name in RESOLVED}
+        tools = {
+            "python": platform.python_version(),
+            "setuptools": version("setuptools"),
+            "zlib": zlib.ZLIB_RUNTIME_VERSION,
+        }
         _write_proofs(made, Origin(commit, int(time), builder, locks, tools), key)
         shutil.rmtree(TARGET, ignore_errors=True)
         shutil.copytree(made, TARGET, copy_function=shutil.copyfile)

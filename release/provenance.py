@@ -124,7 +124,7 @@ def _bundle(stated: bytes, signature: bytes, key: ec.EllipticCurvePublicKey) -> 
     return _json(
         {
             "mediaType": _BUNDLE_TYPE,
-            "verificationMaterial": {"publicKey": {"hint": _base64(sha256(encoded).digest())}},
+            "verificationMaterial": {"publicKey": {"hint": _base64(sha256(encoded).digest())}, "tlogEntries": []},
             "dsseEnvelope": {
                 "payloadType": _PAYLOAD_TYPE,
                 "payload": _base64(stated),

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from zipfile import ZipFile
 
 import pytest
+import yaml
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -37,7 +38,7 @@ NAMES = ("attachment_gateway", "attachment_gateway_client")
 FOLDERS = ("app", "adapters", "clients", "helm", "release")
 FILES = (
     *(".gitignore", "attachment_gateway.py", "LICENSE", "MANIFEST.in", "Makefile", "README.md", "pyproject.toml"),
-    *("requirements.lock", "requirements-sbom.lock"),
+    *("requirements.lock", "requirements-pipeline.lock", "requirements-sbom.lock"),
 )
 COMMITTED = "2026-01-02T03:04:05+00:00"
 BITS = 24
@@ -131,7 +132,8 @@ def test_two_builds_of_a_commit_are_equal(built: Built) -> None:
     assert bundle == sign(unsigned[STATEMENT], built.key)
     distributions = {f"{name}-{VERSION}{kind}" for name in NAMES for kind in ("-py3-none-any.whl", ".tar.gz")}
     chart = f"attachment-gateway-{VERSION}.tgz"
-    assert unsigned.keys() == {*distributions, chart, "sbom.cdx.json", "licences.md", SUMS, STATEMENT}
+    locks = {"requirements.lock", "requirements-pipeline.lock"}
+    assert unsigned.keys() == {*distributions, *locks, chart, "sbom.cdx.json", "licences.md", SUMS, STATEMENT}
 
 
 def test_archives_have_the_files_of_the_commit_and_nothing_of_the_machine(built: Built) -> None:
@@ -270,7 +272,7 @@ def test_make_verify_prints_what_holds_and_what_does_not(built: Built) -> None:
     done = make(folder, key, "verify")
     out, err = done.communicate()
     assert (done.returncode, err) == (0, "")
-    assert re.fullmatch(r"verified: 7 artifacts, commit [0-9a-f]{40}, built by urn:\S+by-hand\n", out)
+    assert re.fullmatch(r"verified: 9 artifacts, commit [0-9a-f]{40}, built by urn:\S+by-hand\n", out)
     with replaced(built.release / "licences.md", b"changed"):
         done = make(folder, key, "verify")
         assert (done.communicate()[1].splitlines()[0], done.returncode) == ("licences.md: was changed", 2)
@@ -315,3 +317,19 @@ def test_what_is_not_committed_is_not_released(built: Built) -> None:
     with replaced(built.folders[1] / "app" / "forgotten.py", b"VALUE = 1\n"):
         assert "a release is built from a commit" in (said := refusal(built))
         assert "?? app/forgotten.py" in said
+
+
+def test_the_workflow_builds_with_make_and_signs_where_no_code_of_the_project_runs() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
+    jobs = workflow["jobs"]
+    steps = {
+        name: "\n".join(str(step.get("run") or step["uses"]) for step in job["steps"]) for name, job in jobs.items()
+    }
+    assert "make release " in steps["build"]
+    assert f"cosign attest-blob --yes --statement {STATEMENT} --bundle {BUNDLE}" in steps["sign"]
+    assert f"sha256sum --check --strict {SUMS}" in steps["sign"]
+    privileged = {name for name, job in jobs.items() if "permissions" in job}
+    assert privileged == {"sign", "publish"}
+    assert workflow["permissions"] == {"contents": "read"}
+    assert not [name for name in privileged if re.search(r"\bmake |python|\.ci/|actions/checkout", steps[name])]
+    assert set(jobs["publish"]["strategy"]["matrix"]["distribution"]) == set(NAMES)
