@@ -129,7 +129,7 @@ def _write_archive(path: Path, files: Mapping[str, bytes], time: int) -> None:
     """Write a tar.gz in which only names, contents and one time differ from those of others."""
     with (
         path.open("wb") as raw,
-        gzip.GzipFile("", "wb", fileobj=raw, mtime=time) as packed,
+        gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=time) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
         for name, content in sorted(files.items()):
