@@ -61,7 +61,7 @@ def build(key: ec.EllipticCurvePrivateKey | None, contents: Path | None) -> None
     with TemporaryDirectory(prefix="release-") as temporary:
         source, made = Path(temporary, "source"), Path(temporary, "made")
         made.mkdir()
-        with tarfile.open(fileobj=io.BytesIO(_git("archive", "--format=tar", "HEAD"))) as archive:
+        with tarfile.open(fileobj=io.BytesIO(_git("archive", "--format=tar", commit))) as archive:
             archive.extractall(source, filter="data")
         _build_distributions(source, made, int(time))
         _pack_chart(source / "helm", made, int(time))
@@ -79,7 +79,8 @@ def build(key: ec.EllipticCurvePrivateKey | None, contents: Path | None) -> None
             "zlib": zlib.ZLIB_RUNTIME_VERSION,
         }
         _write_proofs(made, Origin(commit, int(time), builder, locks, tools), key)
-        shutil.rmtree(TARGET, ignore_errors=True)
+        if TARGET.exists():
+            shutil.rmtree(TARGET)
         shutil.copytree(made, TARGET, copy_function=shutil.copyfile)
 
 
@@ -159,7 +160,7 @@ def main(arguments: list[str]) -> int:
     try:
         key = private_key()
         build(key, options.contents)
-    except (BuildError, KeyFileError) as error:
+    except (BuildError, KeyFileError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     for path in sorted(TARGET.iterdir()):
