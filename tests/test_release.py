@@ -25,7 +25,7 @@ import yaml
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from release.provenance import BUNDLE, PROOFS, STATEMENT, SUMS, sign
+from release.provenance import BUNDLE, PROOFS, STATEMENT, SUMS, SignatureError, open_bundle, sign
 from release.verify import problems
 from tests.support.chart import FOLDER as CHART
 from tests.support.chart import helm
@@ -249,6 +249,15 @@ def test_each_bit_of_each_file_counts(built: Built) -> None:
             with turned(built.release / name, bit):
                 assert names(built.problems()) == [name], f"bit {bit}"
     assert built.problems() == []
+
+
+def test_each_byte_of_the_bundle_counts(built: Built) -> None:
+    """Also those that are not signed, such as spaces."""
+    bundle, draw = (built.release / BUNDLE).read_bytes(), random.Random()
+    for at, byte in enumerate(bundle):
+        changed = bundle[:at] + bytes([byte ^ 1 << draw.randrange(8)]) + bundle[at + 1 :]
+        with pytest.raises(SignatureError):
+            open_bundle(changed, built.key.public_key())
 
 
 def test_what_is_missing_or_was_added_is_named(built: Built) -> None:
