@@ -220,7 +220,7 @@ def test_the_chart_starts_the_image_that_the_documents_build() -> None:
 
 
 def test_no_page_installs_the_package_from_an_index() -> None:
-    """It is in none: what is installed is the checkout, or the wheel that `make wheel` builds."""
+    """It is in none yet: what is installed is the checkout, or a wheel, as `make wheel` or `make release` builds it."""
     wheels = set()
     for page in [*PAGES, "docs/gateway.toml"]:
         text = (ROOT / page).read_text()
