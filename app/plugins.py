@@ -53,7 +53,8 @@ _PACKAGE = "attachment-gateway"
 _OF_EXTRA = re.compile(r"(.+?) *; *extra == ['\"]([^'\"]+)['\"]")
 _OTHER_EXTRA = re.compile(rf"{_PACKAGE}\[(.+)\]")
 _EXTRAS = {
-    "ibmmq": "mq",
+    "pymqi": "mq",
+    "ibmmq": "mq-ibmmq",
     "psycopg": "postgresql",
     "amqtt": "demo",
     "pyspark": "pipeline",

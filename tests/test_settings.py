@@ -324,10 +324,10 @@ def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 
         @staticmethod
         def load() -> object:
-            raise ModuleNotFoundError("No module named 'ibmmq'", name="ibmmq")
+            raise ModuleNotFoundError("No module named 'pymqi'", name="pymqi")
 
     monkeypatch.setattr(plugins, "_entry_points", lambda kind: {"ibm_mq": Broken})
-    with pytest.raises(plugins.PluginError, match=r"needs the library 'ibmmq': pip install 'ibmmq<"):
+    with pytest.raises(plugins.PluginError, match=r"needs the library 'pymqi': pip install 'pymqi<"):
         plugins.transport("ibm_mq")
 
 

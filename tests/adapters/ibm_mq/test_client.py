@@ -30,7 +30,7 @@ def test_a_gateway_without_a_client_library_says_what_to_install(tmp_path: Path)
     assert refusal.returncode
     said = " ".join((refusal.stdout + refusal.stderr).split())
     assert "IBM MQ redistributable client" in said
-    assert "pip install ibmmq" in said
+    assert "pip install pymqi" in said
     assert "No module named 'pymqi'" in said
 
 
