@@ -13,7 +13,7 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /opt/gateway
 COPY requirements.lock requirements-pipeline.lock /src/
 RUN /opt/gateway/bin/pip install --require-hashes --requirement "/src/$LOCK"
-COPY pyproject.toml README.md LICENSE /src/
+COPY attachment_gateway.py pyproject.toml README.md LICENSE /src/
 COPY app /src/app
 COPY adapters /src/adapters
 COPY clients /src/clients

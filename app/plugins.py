@@ -5,6 +5,7 @@ adapter.
 """
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points, requires
@@ -50,15 +51,17 @@ _GROUPS: dict[Kind, str] = {
 KINDS = tuple(_GROUPS)
 _PACKAGE = "attachment-gateway"
 _OF_EXTRA = re.compile(r"(.+?) *; *extra == ['\"]([^'\"]+)['\"]")
+_OTHER_EXTRA = re.compile(rf"{_PACKAGE}\[(.+)\]")
 _EXTRAS = {
     "pymqi": "mq",
-    "ibmmq": "mq",
+    "ibmmq": "mq-ibmmq",
     "psycopg": "postgresql",
-    "amqtt": "embedded",
+    "amqtt": "demo",
     "pyspark": "pipeline",
     "deltalake": "tables",
     "duckdb": "tables",
     "pyiceberg": "iceberg",
+    "openlineage": "lineage",
     "opentelemetry": "traces",
 }
 
@@ -155,11 +158,18 @@ def how_to_install(library: str) -> str:
 
     It names libraries and versions, not the extra, since this package is in no package index.
     """
-    extra = _EXTRAS.get(library)
-    wanted = [
-        found[1] for each in requires(_PACKAGE) or () if (found := _OF_EXTRA.fullmatch(each)) and found[2] == extra
-    ]
+    wanted = _requirements(_EXTRAS.get(library, ""))
     return "pip install " + (" ".join(f"'{each}'" for each in wanted) or library)
+
+
+def _requirements(extra: str) -> Iterator[str]:
+    """Yield what an extra of this package names, and what the extras name that it names."""
+    for each in requires(_PACKAGE) or ():
+        if (found := _OF_EXTRA.fullmatch(each)) and found[2] == extra:
+            if other := _OTHER_EXTRA.fullmatch(found[1]):
+                yield from _requirements(other[1])
+            else:
+                yield found[1]
 
 
 @cache

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from zipfile import ZipFile
@@ -25,9 +26,9 @@ SETUPTOOLS = PYPROJECT["tool"]["setuptools"]
 CLIENT = tomllib.loads((ROOT / "clients/python/pyproject.toml").read_text())["project"]
 FOLDERS = ("app", "adapters", "clients/python/src/attachment_gateway_client")
 LOCKED_EXTRAS = {
-    "requirements.lock": ["embedded", "postgresql", "tables"],
-    "requirements-pipeline.lock": ["embedded", "postgresql", "pipeline"],
-    "requirements-dev.lock": ["embedded", "postgresql", "pipeline", "testing", "dev"],
+    "requirements.lock": ["demo", "postgresql", "tables"],
+    "requirements-pipeline.lock": ["demo", "postgresql", "pipeline"],
+    "requirements-dev.lock": ["demo", "postgresql", "pipeline", "testing", "dev"],
 }
 
 
@@ -41,7 +42,7 @@ def wanted(extras: list[str]) -> set[str]:
         *(one for extra in extras for one in PROJECT["optional-dependencies"][extra]),
     ]
     found = {normalised(re.split(r"[\[<>=!~ ]", one)[0]) for one in requirements}
-    return found - {CLIENT["name"]}  # of this repository: there is no hash of it
+    return found - {CLIENT["name"], PROJECT["name"]}  # of this repository: there is no hash of them
 
 
 @pytest.mark.parametrize("name", LOCKED_EXTRAS)
@@ -57,6 +58,13 @@ def test_a_lock_pins_everything_with_hashes_and_names_no_index(name: str) -> Non
 def test_the_locks_agree() -> None:
     pins = [set(re.findall(r"^(\S+==\S+)", (ROOT / name).read_text(), re.MULTILINE)) for name in LOCKED_EXTRAS]
     assert pins[0] < pins[1] < pins[2]
+
+
+def test_the_extra_all_has_every_purpose() -> None:
+    (all_of_them,) = PROJECT["optional-dependencies"]["all"]
+    named = re.fullmatch(rf"{PROJECT['name']}\[(.*)\]", all_of_them)
+    assert named is not None
+    assert set(named[1].split(",")) == PROJECT["optional-dependencies"].keys() - {"all", "dev", "mq", "testing"}
 
 
 @pytest.mark.parametrize("name", ["requirements-mq.lock", "requirements-java.lock", "requirements-sbom.lock"])
@@ -212,7 +220,7 @@ def test_the_chart_starts_the_image_that_the_documents_build() -> None:
 
 
 def test_no_page_installs_the_package_from_an_index() -> None:
-    """It is in none: what is installed is the checkout, or the wheel that `make wheel` builds."""
+    """It is in none yet: what is installed is the checkout, or a wheel, as `make wheel` or `make release` builds it."""
     wheels = set()
     for page in [*PAGES, "docs/gateway.toml"]:
         text = (ROOT / page).read_text()
@@ -227,7 +235,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("wheels")
     for name in ("app", "adapters", "clients"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    for name in ("pyproject.toml", "README.md", "LICENSE", "Makefile"):
+    for name in ("attachment_gateway.py", "pyproject.toml", "README.md", "LICENSE", "Makefile"):
         shutil.copy(ROOT / name, folder)
     recipe = ["make", "--no-print-directory", "wheel", f"BIN={Path(sys.executable).parent}", f"VENV={folder}"]
     (folder / "requirements.lock").touch()
@@ -239,7 +247,10 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: folder / path for name, path in built.items()}
 
 
-DISTRIBUTIONS = {"attachment_gateway": ("app", "adapters"), "attachment_gateway_client": ("clients/python/src",)}
+DISTRIBUTIONS = {
+    "attachment_gateway": ("app", "adapters", "attachment_gateway.py"),
+    "attachment_gateway_client": ("clients/python/src",),
+}
 """The distributions of this repository, and the folders of which each has every file."""
 
 
@@ -264,10 +275,17 @@ def installed(wheels: dict[str, Path], folder: Path, *names: str) -> dict[str, s
     return {"PYTHONPATH": str(folder), "PATH": os.defpath, "TMPDIR": str(folder.parent)}
 
 
-def test_the_wheels_work_by_themselves(wheels: dict[str, Path], tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def apart(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which both distributions are installed."""
+    folder = tmp_path_factory.mktemp("apart") / "installed"
+    installed(wheels, folder, *DISTRIBUTIONS)
+    return folder
+
+
+def test_the_wheels_work_by_themselves(apart: Path, tmp_path: Path) -> None:
     """The gateway runs the demo through all adapters, and the client library."""
-    folder = tmp_path / "installed"
-    environment = installed(wheels, folder, *DISTRIBUTIONS)
+    folder, environment = apart, {"PYTHONPATH": str(apart), "PATH": os.defpath, "TMPDIR": str(tmp_path)}
     script = "import app, adapters, attachment_gateway_client as c; print(app.__file__, adapters.__file__, c.__file__)"
     where = [sys.executable, "-c", script]
     found = subprocess.run(where, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
@@ -275,6 +293,50 @@ def test_the_wheels_work_by_themselves(wheels: dict[str, Path], tmp_path: Path) 
     demo = [f"{folder}/bin/attachment-gateway", "demo", "--once"]
     done = subprocess.run(demo, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.count("equal, ")) == (0, 3), done.stderr
+
+
+FOREIGN = "raise SystemExit('the code of others runs')\n"
+
+
+@pytest.fixture
+def others(apart: Path, tmp_path: Path, package: str, how: str) -> Iterator[Path]:
+    """A package of the same name as one of ours: where Python finds it."""
+    first, kept = apart / package / "__init__.py", tmp_path / "kept.py"
+    first.rename(kept)
+    try:
+        if how == "over ours":
+            first.write_text(FOREIGN)
+        elif how.endswith("before ours"):
+            shutil.copy(kept, first)
+        if how == "a package before ours":
+            (tmp_path / "others" / package).mkdir(parents=True)
+            (tmp_path / "others" / package / "__init__.py").write_text(FOREIGN)
+            yield tmp_path / "others" / package
+        elif how == "a module before ours":
+            (tmp_path / "others").mkdir()
+            (tmp_path / "others" / f"{package}.py").write_text(FOREIGN)
+            yield tmp_path / "others" / f"{package}.py"
+        else:
+            yield apart / package
+    finally:
+        kept.replace(first)
+
+
+@pytest.mark.parametrize("package", ["app", "adapters"])
+@pytest.mark.parametrize(
+    "how", ["a package before ours", "a module before ours", "over ours", "without a first module"]
+)
+def test_packages_of_others_are_named_and_none_of_their_code_runs(
+    apart: Path, others: Path, tmp_path: Path, package: str
+) -> None:
+    environment = {"PYTHONPATH": f"{tmp_path}/others:{apart}", "PATH": os.defpath}
+    program = [f"{apart}/bin/attachment-gateway", "--version"]
+    done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    said, advice = done.stderr.splitlines()
+    assert said == f"error: the package '{package}' is not the attachment gateway's: Python finds it in {others}"
+    assert "pipx" in advice
+    assert "uv tool" in advice
 
 
 def test_the_client_depends_on_httpx_only_and_is_the_gateways_version() -> None:

@@ -331,6 +331,11 @@ def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
         plugins.transport("ibm_mq")
 
 
+def test_an_extra_that_names_another_one_says_what_both_install() -> None:
+    assert re.fullmatch(r"pip install 'deltalake<.*' 'duckdb<.*' .*'pyspark<.*'", plugins.how_to_install("pyspark"))
+    assert "attachment-gateway" not in plugins.how_to_install("pyspark")
+
+
 def test_only_load_reads_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """The demo and the tests make settings of their own, which no variable of a real gateway may change."""
     monkeypatch.setenv("ATTACHMENT_GATEWAY_DATA", "/var/lib/real")

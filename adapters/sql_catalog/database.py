@@ -48,6 +48,7 @@ from adapters.sql_catalog.schema.migrations import upgrade
 from adapters.sql_catalog.writer_turn import LONGEST_WAIT, take_turn
 from app.model.errors import CatalogError, GatewayError
 from app.model.masking import masked
+from app.plugins import how_to_install
 from app.secret import Changing
 
 _SECRETS = ("password", "sslpassword")
@@ -325,9 +326,7 @@ def _engine(address: DatabaseAddress, role: str, **options: Any) -> Engine:
             **options,
         )
     except (ModuleNotFoundError, NoSuchModuleError) as error:
-        raise GatewayError(
-            f"no driver for {address.url.drivername} ({error}): pip install 'psycopg[binary]'"
-        ) from error
+        raise GatewayError(f"no driver for {address.url.drivername} ({error}): {how_to_install('psycopg')}") from error
     statements = _ON_CONNECT[dialect, role]
 
     if dialect == "postgresql":

@@ -98,23 +98,24 @@ def test_ctrl_c_while_modules_are_loaded(command: str, module: str, tmp_path: Pa
 def test_the_program_that_is_installed_handles_ctrl_c_first() -> None:
     """The handler is set by the import, before the script of an installer does anything else."""
     program = (
-        "import os, signal; from app.__main__ import main; "
+        "import os, signal; from attachment_gateway import main; "
         "print(main.__module__, flush=True); os.kill(os.getpid(), signal.SIGINT); print('goes on')"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "app.cli\n", "")
     (entry,) = entry_points(group="console_scripts", name="attachment-gateway")
-    assert entry.value == "app.__main__:main"
+    assert entry.value == "attachment_gateway:main"
 
 
-def test_ctrl_c_while_the_entry_itself_is_loaded() -> None:
+@pytest.mark.parametrize("module", ["app", "app.__main__", "app.cli"])
+def test_ctrl_c_while_the_entry_itself_is_loaded(module: str) -> None:
     program = (
         "import sys\n"
         "class Interrupted:\n"
         "    def find_spec(name, *_):\n"
-        "        if name == 'app.cli': raise KeyboardInterrupt\n"
+        f"        if name == {module!r}: raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Interrupted)\n"
-        "import app.__main__"
+        "import attachment_gateway"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "")

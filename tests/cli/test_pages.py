@@ -51,6 +51,10 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
     (".*", r"attachment-gateway pipeline (batch|stream) .*", "needs Java; tests/cli/test_pipelining.py runs both"),
     ("README.md", "attachment-gateway tables sql .* --tables result/tables", "needs the result of the batch before it"),
     (".*", r"docker (build|run) (.|\n)*", "needs Docker, and a registry with its images"),
+    (".*", "make (release|verify) .*", "installs everything; tests/test_release.py runs both"),
+    ("docs/releasing.md", "openssl .*", "asks for a passphrase"),
+    ("docs/installing.md", r"cosign (.|\n)*", "needs cosign, and a release that is signed"),
+    ("docs/installing.md", "(pipx|uv tool) install .*", "needs a package index"),
     ("README.md", "make wheel", "installs everything; tests/test_packaging.py builds the package and installs it"),
     ("README.md", "python3.11 -m venv /opt/gateway", "writes outside of the test's folder"),
     (

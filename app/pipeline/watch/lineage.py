@@ -19,6 +19,7 @@ import structlog
 from app.model.errors import GatewayError
 from app.pipeline.commit.tables import CommittedTable
 from app.pipeline.job.job import Job
+from app.plugins import how_to_install
 from app.ports import TableStore
 from app.settings import PipelineSettings
 
@@ -186,7 +187,7 @@ def _client(settings: PipelineSettings) -> "OpenLineageClient":
         from openlineage.client.client import OpenLineageClient  # noqa: PLC0415 - an extra
         from openlineage.client.transport.async_http import AsyncHttpConfig, AsyncHttpTransport  # noqa: PLC0415
     except ModuleNotFoundError as missing:
-        how = "pip install openlineage-python"
+        how = how_to_install("openlineage")
         raise GatewayError(f"pipeline.lineage_url needs the library {missing.name!r}: {how}") from missing
     config: dict[str, Any] = {"url": settings.lineage_url, "timeout": SEND_SECONDS, "retry": {"total": RETRIES}}
     if settings.lineage_token is not None:
