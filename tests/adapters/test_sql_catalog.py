@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from threading import Barrier
@@ -20,11 +21,13 @@ from alembic.migration import MigrationContext
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 
 from adapters.sql_catalog import SqlCatalog, locks
+from adapters.sql_catalog.bulk_rows import PreparedStatement
 from adapters.sql_catalog.database import _ON_CONNECT, Database
 from adapters.sql_catalog.schema.catalog_tables import metadata
+from adapters.sql_catalog.schema.record_rows import Columns
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import CatalogError, CatalogTaken, GatewayError, LeaseLost
-from app.model.records import Checkpoint, JournalIdentity, NewEvent, PartRun, QuarantineState
+from app.model.records import Checkpoint, JournalIdentity, NewEvent, PartRun, QuarantineState, RefusedContent
 from app.ports import ArchivedJournal, AttachmentFilter, Catalog, Sending, Sort
 from app.testing.gateway_stages import migrated
 from tests.contracts.catalog import CatalogContract
@@ -527,6 +530,31 @@ class TestSqlite(SqlCatalogContract):
         event.listen(engine, "before_cursor_execute", fails)
         with pytest.raises(CatalogError, match=r"cannot be read or written \(disk I/O error\): check its disk"):
             catalog.progress()
+
+    def test_no_row_of_a_checkpoint_makes_a_table(self, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+        ran: set[str] = set()
+        rows = PreparedStatement.rows
+
+        def noted(prepared: PreparedStatement, columns: Columns) -> Iterator[Any]:
+            ran.add(prepared.sql)
+            return rows(prepared, columns)
+
+        monkeypatch.setattr(PreparedStatement, "rows", noted)
+        begun = [attachment(1, message_id="m1"), attachment(2)]
+        runs = {each.id: [PartRun(1, 1, 0)] for each in begun}
+        catalog.checkpoint(
+            Checkpoint(attachments=begun, messages=[message(1, "a1")], part_runs=runs, events=[HAPPENED])
+        )
+        complete = [replace(each, state=AttachmentState.COMPLETE) for each in begun]
+        refused = [RefusedContent("a2", "torn", "it ends too early")]
+        catalog.checkpoint(Checkpoint(attachments=complete, finished=[finished(1)], refused=refused))
+        catalog.complete_messages(["a1"], 5, lambda *_: HAPPENED)
+        assert len(ran) >= 8
+        with catalog._database.read() as connection:
+            for statement in ran:
+                blanks = (None,) * statement.count("?")
+                steps = connection.exec_driver_sql(f"EXPLAIN {statement}", blanks)
+                assert "OpenEphemeral" not in {step.opcode for step in steps}, statement
 
     def test_needs_a_file(self) -> None:
         with pytest.raises(ValueError, match="file"):

@@ -22,11 +22,13 @@ def _among(states: Collection[AttachmentState]) -> ColumnElement[bool]:
 
 
 def _literal(states: Collection[AttachmentState], *, negated: bool = False) -> TextClause:
-    """Return a condition for statements that run for many rows at once: only the rows' values are parameters."""
-    values = ", ".join(f"'{state.value}'" for state in states)
-    if len(states) == 1:
-        return text(f"attachments.state {'!=' if negated else '='} {values}")
-    return text(f"attachments.state {'NOT IN' if negated else 'IN'} ({values})")
+    """Return a condition for statements that run for many rows at once: only the rows' values are parameters.
+
+    SQLite would make a table of a list of three, for each row and each place of the statement.
+    """
+    compared, joined = ("!=", " AND ") if negated else ("=", " OR ")
+    each = joined.join(f"attachments.state {compared} '{state.value}'" for state in states)
+    return text(f"({each})")
 
 
 IS_CLOSED = _literal(sorted(CLOSED))

@@ -116,8 +116,8 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
         "ix_ended",
         "attachments",
         ["last_received_at", "id"],
-        sqlite_where=sa.text("state NOT IN ('receiving', 'complete', 'finished')"),
-        postgresql_where=sa.text("state NOT IN ('receiving', 'complete', 'finished')"),
+        sqlite_where=sa.text("state != 'receiving' AND state != 'complete' AND state != 'finished'"),
+        postgresql_where=sa.text("state != 'receiving' AND state != 'complete' AND state != 'finished'"),
     )
     op.create_index(
         "ix_pending",
