@@ -3,7 +3,6 @@
 from contextlib import closing
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from adapters.sql_catalog import SqlCatalog
@@ -11,6 +10,7 @@ from app.model.errors import GatewayError
 from app.model.records import Checkpoint, JournalIdentity, NewEvent, PartRun
 from app.ports import AttachmentFilter
 from tests.contracts.catalog.records import attachment, delivery, message
+from tests.support.postgresql import new_database
 
 JOURNAL = JournalIdentity("0" * 32, 3)
 
@@ -20,13 +20,8 @@ def urls(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     """Two databases of one kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/one.sqlite", f"sqlite:///{tmp_path}/other.sqlite"
-    folder = request.getfixturevalue("postgresql")
-    names = [f"maintenance_{abs(hash(tmp_path))}_{n}" for n in range(2)]
-    with psycopg.connect(f"host={folder} user=postgres", autocommit=True) as connection:
-        for name in names:
-            connection.execute(f"CREATE DATABASE {name}".encode())
-    one, other = (f"postgresql+psycopg://postgres@/{name}?host={folder}" for name in names)
-    return one, other
+    server = request.getfixturevalue("postgresql")
+    return new_database(server), new_database(server)
 
 
 def fill(url: str) -> None:
@@ -68,11 +63,10 @@ def test_a_copy_is_the_same_and_goes_on(urls: tuple[str, str], tmp_path: Path) -
 
 
 def test_a_database_of_the_other_kind_takes_a_copy(postgresql: Path, tmp_path: Path) -> None:
-    with psycopg.connect(f"host={postgresql} user=postgres", autocommit=True) as connection:
-        connection.execute(b"CREATE DATABASE crossing")
-    one, other = f"sqlite:///{tmp_path}/one.sqlite", f"postgresql+psycopg://postgres@/crossing?host={postgresql}"
+    one, two = (f"sqlite:///{tmp_path}/{name}.sqlite" for name in ("one", "two"))
     fill(one)
-    for source, target in ((one, other), (other, f"sqlite:///{tmp_path}/two.sqlite")):
+    other = new_database(postgresql)
+    for source, target in ((one, other), (other, two)):
         copy = tmp_path / f"copy-{source[:4]}"
         SqlCatalog.database(source).snapshot(copy)
         SqlCatalog.database(target).load(copy)

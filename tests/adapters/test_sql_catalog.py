@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 
 from adapters.sql_catalog import SqlCatalog, locks
 from adapters.sql_catalog.bulk_rows import PreparedStatement
@@ -36,12 +36,11 @@ from tests.contracts.catalog.packed import NOW, checkpoint, pack
 from tests.contracts.catalog.records import HAPPENED, attachment, delivery, finished, keep, known, message, spoilt
 from tests.support.cases import for_each
 from tests.support.length import IS_LONG
+from tests.support.postgresql import new_database
 
 ROOT = Path(__file__).parents[2]
 KILLED = 50 if IS_LONG else 2
 ROWS = 30
-
-_databases = count()
 
 
 def plans(catalog: SqlCatalog, search: Callable[[SqlCatalog], object]) -> list[tuple[str, list[str]]]:
@@ -566,17 +565,23 @@ class TestSqlite(SqlCatalogContract):
 
 
 @pytest.fixture(scope="module")
-def new(postgresql: Path) -> str:
-    """A database with a new catalog, which each test gets a copy of: making the tables takes longer."""
-    url = database_of(postgresql)
+def emptied(postgresql: Path) -> str:
+    """A catalog for all tests, which each leaves as it was new: to make one takes longer than most of them. The schema
+    `first` has the rows of a new one."""
+    url = new_database(postgresql)
     SqlCatalog(url).close()
-    return str(make_url(url).database)
+    with closing(Database(url)) as database, database.write() as connection:
+        connection.execute(text("CREATE SCHEMA first"))
+        for table in metadata.tables.keys() | {"alembic_version"}:
+            connection.execute(text(f"CREATE TABLE first.{table} AS TABLE {table}"))
+    return url
 
 
 class TestPostgresql(SqlCatalogContract):
     @pytest.fixture
-    def url(self, postgresql: Path, new: str) -> str:
-        return database_of(postgresql, new)
+    def url(self, postgresql: Path, emptied: str) -> Iterator[str]:
+        yield emptied
+        renew(postgresql, emptied)
 
     def test_each_connection_keeps_its_promise(self, url: str) -> None:
         database = Database(url)
@@ -650,23 +655,28 @@ class TestPostgresql(SqlCatalogContract):
 
     @pytest.mark.process
     def test_gateways_that_start_at_once_make_one_schema(self, postgresql: Path) -> None:
-        url = database_of(postgresql)
-        opened = [
-            subprocess.Popen(
-                [sys.executable, "-c", f"from adapters.sql_catalog import SqlCatalog\nSqlCatalog({url!r})"]
-            )
-            for _ in range(3)
-        ]
+        url = new_database(postgresql)
+        command = [sys.executable, "-c", f"from adapters.sql_catalog import SqlCatalog\nSqlCatalog({url!r})"]
+        opened = [subprocess.Popen(command) for _ in range(3)]
         assert [process.wait(60) for process in opened] == [0, 0, 0]
 
 
-def database_of(postgresql: Path, like: str = "template1") -> str:
-    """Make a database, a copy of another one, and return its URL."""
-    name = f"catalog_{next(_databases)}"
-    with psycopg.connect(host=str(postgresql), user="postgres", dbname="postgres", autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {like}")
-    address = URL.create("postgresql+psycopg", "postgres", database=name, query={"host": str(postgresql)})
-    return address.render_as_string()
+def renew(postgresql: Path, url: str) -> None:
+    """Leave a catalog as it was new. Connections to it are ended, and with them their locks."""
+    name = make_url(url).database
+    with psycopg.connect(host=str(postgresql), user="postgres", dbname=name, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        )
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'first'").fetchall()
+        begun = connection.execute(
+            "SELECT sequencename FROM pg_sequences WHERE schemaname = 'public' AND last_value IS NOT NULL"
+        ).fetchall()
+        statements = ["SET session_replication_role TO replica"]  # without the checks of foreign keys
+        statements += [f"DELETE FROM {each}; INSERT INTO {each} TABLE first.{each}" for (each,) in tables]
+        statements += [f"ALTER SEQUENCE {each} RESTART" for (each,) in begun]
+        connection.execute("; ".join(statements).encode())
 
 
 def cut_off(postgresql: Path, url: str) -> None:

@@ -6,11 +6,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count as numbers_from
 from pathlib import Path
 from threading import Event, Thread
 
-import psycopg
 import pytest
 from sqlalchemy import text
 from structlog.testing import capture_logs
@@ -19,11 +17,11 @@ from adapters.sql_catalog import SqlCatalog, writer_turn
 from adapters.sql_catalog.database import Database
 from app.model.errors import CatalogError
 from tests.support.length import IS_LONG
+from tests.support.postgresql import new_database
 
 pytestmark = pytest.mark.database
 
 ROUNDS = 100 if IS_LONG else 4
-_numbers = numbers_from()
 WRITER = """
 import os, signal, sys
 import psycopg
@@ -65,10 +63,7 @@ for _ in range(rounds):
 
 @pytest.fixture
 def url(postgresql: Path) -> str:
-    name = f"turns_{next(_numbers)}"
-    with psycopg.connect(host=str(postgresql), user="postgres", dbname="postgres", autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    return f"postgresql+psycopg://postgres@/{name}?host={postgresql}"
+    return new_database(postgresql)
 
 
 @contextmanager

@@ -3,13 +3,10 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from random import Random
 
-import psycopg
 import pytest
-from sqlalchemy import URL
 
 from adapters.sql_catalog import SqlCatalog
 from app.model.attachment import AttachmentState
@@ -20,9 +17,8 @@ from app.service.context import at_once
 from app.service.retention.deletion import Deletion, NotEnded
 from app.testing.gateway_stages import ManualClock, migrated, service_context
 from tests.support.host import SOURCE, Host
+from tests.support.postgresql import new_database
 from tests.support.sas_client import Attached, binary_file
-
-_databases = count(1)
 
 
 class Deleting:
@@ -150,8 +146,4 @@ class TestSqlite(Deleting):
 class TestPostgresql(Deleting):
     @pytest.fixture
     def url(self, postgresql: Path) -> str:
-        name = f"deleting_{next(_databases)}"
-        with psycopg.connect(host=str(postgresql), user="postgres", dbname="postgres", autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
-        address = URL.create("postgresql+psycopg", "postgres", database=name, query={"host": str(postgresql)})
-        return address.render_as_string()
+        return new_database(postgresql)

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from tempfile import mkdtemp
 from time import monotonic
 
@@ -82,6 +83,14 @@ def running_postgresql(programs: Path) -> Iterator[Path]:
     """Yield the folder of a running server's socket."""
     with running_cluster(programs) as cluster:
         yield cluster.folder
+
+
+def new_database(server: Path) -> str:
+    """Make a database. Return its URL for a catalog."""
+    name = f"catalog_{token_hex(6)}"
+    with psycopg.connect(host=str(server), user="postgres", dbname="postgres", autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    return f"postgresql+psycopg://postgres@/{name}?host={server}"
 
 
 def _unprivileged(folder: Path) -> str | None:

@@ -3,21 +3,26 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext
 
-from app.pipeline.job.job import Job, OpenJob, open_job
 from app.service.threads import collect_seldom
 
-Step = Callable[[OpenJob, Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+if TYPE_CHECKING:
+    from app.pipeline.job.job import Job, OpenJob
+
+Step = Callable[["OpenJob", Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """The work of a task: a function from Arrow batches to Arrow batches."""
 
 
-def in_task(job: Job, step: Step) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def in_task(job: "Job", step: Step) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return a step as `mapInArrow` takes it."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from app.pipeline.job.job import open_job  # noqa: PLC0415 - processes that plan a stream go without
+
         at_task_start()
         return step(open_job(job), batches)
 

@@ -38,7 +38,6 @@ from pyspark.sql.types import StructType
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import Position
 from app.pipeline.commit.commit_intent import journal_name
-from app.pipeline.job.job import Job
 from app.pipeline.job.workers import at_task_start
 from app.pipeline.read.segment_shares import Rows, Share, SourceOptions, admitted, read_share, shares
 from app.pipeline.references.message_references import SCHEMA as REFERENCES_SCHEMA
@@ -47,6 +46,8 @@ from app.ports import JOURNAL_SCHEMA, JournalArchive, Segment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from app.pipeline.job.job import Job  # each of the processes that plan a stream would load all settings
 
 BATCH_BYTES = 16 << 20
 """The size above which a record batch for Spark is halved: both sides hold whole batches in memory."""
@@ -273,7 +274,7 @@ class ReferenceSource(SegmentSource):
         return lost_batch(first_position, error)
 
 
-def cache_options(job: Job) -> dict[str, str]:
+def cache_options(job: "Job") -> dict[str, str]:
     """Return the options of a source that say where a job keeps segments of an object store."""
     cache = {} if job.cache is None else {"cache": job.cache}
     return {"cache_bytes": str(job.cache_bytes), **cache}
