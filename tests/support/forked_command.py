@@ -92,7 +92,7 @@ def _attend(connection: socket.socket) -> None:
         return
     connection.send(child.to_bytes(4, "big"))
     ended = os.pidfd_open(child)
-    if ended not in select.select([ended, connection], [], [])[0]:
+    if ended not in select.select([ended, connection.fileno()], [], [])[0]:
         os.kill(child, signal.SIGKILL)
     else:
         _, status = os.waitpid(child, 0)
