@@ -15,7 +15,7 @@ from zipfile import ZipFile
 import pytest
 
 from app.settings import Settings
-from tests.support.gateway import GatewayProcess
+from tests.support.forked_gateway import ForkedGateway
 
 pytestmark = pytest.mark.process
 
@@ -366,7 +366,7 @@ with Client(sys.argv[1]) as gateway:
     settings = "\n".join(
         f'[{kind}]\ntransport = "memory"\nqueue = "q"' for kind in ("sources.here", "destinations.there")
     )
-    with GatewayProcess(tmp_path, settings) as gateway:
+    with ForkedGateway(tmp_path, settings) as gateway:
         gateway.await_source("here")
         command = [sys.executable, "-S", "-c", script, f"http://127.0.0.1:{gateway.port}", f"{tmp_path}/fetched"]
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)

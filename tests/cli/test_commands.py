@@ -28,8 +28,6 @@ from tests.tables.out.making import made
 
 pytestmark = pytest.mark.process
 
-PROGRAM = Path(sys.executable).parent / "attachment-gateway"
-
 
 @pytest.fixture
 def arrived(run: Run, url: str) -> Any:
@@ -254,7 +252,7 @@ def test_watch_shows_what_arrives_until_a_signal(
 ) -> None:
     Path("seen.txt").write_text("seen\n")
     shown = in_folder / "shown"
-    with shown.open("wb") as out, subprocess.Popen([PROGRAM, "watch", *options], stdout=out) as watching:
+    with shown.open("wb") as out, subprocess.Popen([program(), "watch", *options], stdout=out) as watching:
 
         def is_seen() -> bool:
             run("send", "seen.txt", "--to", "loop", "--wait")
@@ -305,7 +303,7 @@ def test_serve_says_what_it_serves_logs_what_comes_and_stops_in_order(
     tokens = f'tokens = ["{token}"]\n' if style == "json" else ""
     path, port = gateway_file(f'{tokens}[log]\nformat = "{style}"\n[sources.quay]\n{endpoint}')
     log = path.parent / "log"
-    with log.open("w") as file, subprocess.Popen([PROGRAM, "serve", "--config", path], stderr=file) as serving:
+    with log.open("w") as file, subprocess.Popen([program(), "serve", "--config", path], stderr=file) as serving:
         try:
             until(lambda: "connection_opened" in log.read_text() and is_ready(port))
             publish.single(f"served-{style}", b"MD  no descriptor", qos=1, hostname="127.0.0.1", port=broker.port)

@@ -17,6 +17,7 @@ from app.cli import demo_command
 from app.cli.terminal import Failure
 from tests.cli.conftest import Run
 from tests.support import environment
+from tests.support.forked_command import program
 
 pytestmark = pytest.mark.process
 
@@ -25,10 +26,10 @@ CLOSED = "127.0.0.1:9"
 """Where nobody listens: what goes there fails."""
 
 
-def demo(*options: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def demo(*options: str | Path, by: Path = PROGRAM, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the demo to its end, in an environment with nothing else."""
     return subprocess.run(
-        [PROGRAM, "demo", "--once", *options],
+        [by, "demo", "--once", *options],
         capture_output=True,
         text=True,
         timeout=120,
@@ -46,7 +47,7 @@ def assert_went_well(done: subprocess.CompletedProcess[str]) -> None:
 
 
 def test_what_goes_through_the_broker_comes_out_of_rest(tmp_path: Path) -> None:
-    assert_went_well(demo("--data", tmp_path))
+    assert_went_well(demo("--data", tmp_path, by=program()))
     assert {path.name for path in tmp_path.iterdir()} >= {"journal", "catalog.sqlite", "content"}
 
 
@@ -104,7 +105,7 @@ def test_a_full_disk_is_said_before_anything_starts(run: Run, tmp_path: Path, mo
 
 def test_files_that_cannot_be_written_are_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    done = demo("--data", tmp_path / "file")
+    done = demo("--data", tmp_path / "file", by=program())
     assert done.returncode == 1
     assert re.match(r"error: the data folder cannot be opened: .*File exists.*\n", done.stderr), done.stderr
     assert "Traceback" not in done.stderr

@@ -200,7 +200,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     folder = tmp_path_factory.mktemp("demo")
     output = folder / "output"
     with output.open("w") as said:
-        process = subprocess.Popen([PROGRAM, "demo", "--data", folder / "data"], stdout=said, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            [program(), "demo", "--data", folder / "data"], stdout=said, stderr=subprocess.STDOUT
+        )
     try:
         until(lambda: "Ctrl-C ends this" in output.read_text() or process.poll() is not None, 120)
         found = re.search(r"gateway +(http://\S+)", output.read_text())

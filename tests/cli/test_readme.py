@@ -32,7 +32,7 @@ def test_curl_as_printed(tmp_path: Path) -> None:
     assert len(lines) == 5
     output = tmp_path / "demo.txt"
     with output.open("w") as said:
-        demo = subprocess.Popen([PROGRAM, "demo"], stdout=said, stderr=subprocess.STDOUT)
+        demo = subprocess.Popen([program(), "demo"], stdout=said, stderr=subprocess.STDOUT)
     try:
         until(lambda: "Ctrl-C ends this" in output.read_text(), 120)
         found = re.search(r"gateway +(http://\S+)", output.read_text())

@@ -18,7 +18,6 @@ from tests.support.mosquitto import Mosquitto
 pytestmark = pytest.mark.broker
 
 DOCS = Path(__file__).parents[2] / "docs"
-PROGRAM = Path(sys.executable).parent / "attachment-gateway"
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -30,7 +29,7 @@ def blocks(page: str, language: str) -> list[str]:
 def demo(tmp_path: Path) -> Iterator[str]:
     """The URL of a gateway as `make run` starts it."""
     output = tmp_path / "demo.txt"
-    with output.open("w") as said, subprocess.Popen([PROGRAM, "demo"], stdout=said, stderr=said) as process:
+    with output.open("w") as said, subprocess.Popen([program(), "demo"], stdout=said, stderr=said) as process:
         try:
             until(lambda: "Ctrl-C ends this" in output.read_text(), 120)
             yield re.findall(r"gateway +(http://\S+)", output.read_text())[0]

@@ -1,5 +1,6 @@
-"""A real browser for the tests of the console: Debian's Chromium without a window, which `.ci/system-packages` installs,
-driven by Playwright.
+"""A real browser for the tests of the console: Debian's Chromium without a window, driven by Playwright.
+
+`.ci/system-packages` installs it.
 """
 
 import shutil

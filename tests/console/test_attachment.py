@@ -13,6 +13,7 @@ from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from tests.console.support import Console
+from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import publish
@@ -59,7 +60,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("attachment")
     with Mosquitto(folder) as broker:
         settings = mqtt_source("orders", broker.port, "orders") + mqtt_destination("loop", broker.port, "orders")
-        with GatewayProcess(folder, settings) as gateway:
+        with ForkedGateway(folder, settings) as gateway:
             gateway.await_source("orders")
             yield World(gateway, broker)
 

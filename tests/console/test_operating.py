@@ -23,6 +23,7 @@ from app.tables.quality import QUALITY, Increment, quality_rows
 from app.trace import FORMATS
 from app.web.console.endpoints import FOLDER
 from tests.console.support import Console
+from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import publish
@@ -75,7 +76,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("operating")
     with Mosquitto(folder) as broker:
         settings = mqtt_source("orders", broker.port, "orders") + mqtt_destination("loop", broker.port, "orders")
-        with GatewayProcess(folder, settings) as gateway:
+        with ForkedGateway(folder, settings) as gateway:
             gateway.await_source("orders")
             world = World(gateway, broker, folder / "var")
             world.commit("CLINIC.VISITS", visits())

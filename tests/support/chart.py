@@ -17,7 +17,7 @@ def rendered(values: dict[str, Any], **given: Any) -> list[Manifest]:
     """Return the manifests of a release with these values, in the order of the templates. Raises HelmError."""
     made = _chart().render(values, name=RELEASE, namespace=NAMESPACE, **given)
     texts = (text for name, text in sorted(made.items()) if name.endswith(".yaml"))
-    return [manifest for text in texts for manifest in yaml.safe_load_all(text) if manifest]
+    return [manifest for text in texts for manifest in yaml.load_all(text, yaml.CSafeLoader) if manifest]
 
 
 def helm() -> Any:

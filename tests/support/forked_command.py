@@ -2,8 +2,9 @@
 
 python -m tests.support.forked_command SOCKET
 
-The process takes, at a Unix socket, the arguments, the folder and the environment of a command, in JSON, with its three
-standard files. It answers with the command's exit status. It ends when its standard input ends.
+The process takes, at a Unix socket, the arguments, the folder and the environment of a command, as a line of JSON, with
+its three standard files. It answers with the command's process, and at its end with its exit status. Who asked passes
+signals on; when it is gone, the command is killed. The process ends when its standard input ends.
 """
 
 import atexit
@@ -23,12 +24,14 @@ from tempfile import mkdtemp
 _ROOT = Path(__file__).parents[2]
 _MOST = 1 << 20
 _CLIENT = """#!{python} -ISE
-import json, os, socket, sys
+import json, os, signal, socket, sys
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({path!r})
     asked = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
-    socket.send_fds(server, [asked], [0, 1, 2])
-    server.shutdown(socket.SHUT_WR)
+    socket.send_fds(server, [asked + b"\\n"], [0, 1, 2])
+    command = int.from_bytes(server.recv(4), "big")
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda number, _: os.kill(command, number))
     status = server.recv(1)
 os._exit(status[0] if status else 1)
 """
@@ -36,10 +39,7 @@ os._exit(status[0] if status else 1)
 
 @cache
 def program() -> Path:
-    """Return the path of a program `attachment-gateway`, which all tests of this process share.
-
-    It passes no signals on: a command that is to be stopped is started as users start it.
-    """
+    """Return the path of a program `attachment-gateway`, which all tests of this process share."""
     # Not a TemporaryDirectory: from Python 3.13, a child of multiprocessing forgets what was registered for the end of
     # its parent, and the folder would be deleted with the object.
     folder = Path(mkdtemp(prefix="commands-"))
@@ -82,16 +82,21 @@ def _attend(connection: socket.socket) -> None:
     """Run the command that is asked for in a process of its own, and answer with its exit status."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     asked, files, *_ = socket.recv_fds(connection, _MOST, 3)
-    while more := connection.recv(_MOST):
-        asked += more
+    while not asked.endswith(b"\n"):
+        asked += connection.recv(_MOST)
     child = os.fork()
     if not child:
         connection.close()
         arguments, folder, environment = json.loads(asked)
         _run(arguments, folder, environment, files)
         return
-    _, status = os.waitpid(child, 0)
-    connection.send(bytes([os.waitstatus_to_exitcode(status) & 0xFF]))
+    connection.send(child.to_bytes(4, "big"))
+    ended = os.pidfd_open(child)
+    if ended not in select.select([ended, connection.fileno()], [], [])[0]:
+        os.kill(child, signal.SIGKILL)
+    else:
+        _, status = os.waitpid(child, 0)
+        connection.send(bytes([os.waitstatus_to_exitcode(status) & 0xFF]))
     os._exit(0)
 
 

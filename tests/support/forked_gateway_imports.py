@@ -17,6 +17,9 @@ import app.main  # noqa: E402
 import app.service.sending.framer  # noqa: E402
 import app.web.app  # noqa: E402
 
+for command in app.cli.application.COMMANDS:
+    app.cli.application.loaded(command)
+
 for has_iceberg in (False, True):
     app.web.app.routes(has_iceberg=has_iceberg)  # FastAPI takes longer for them than for all else of a start
 
