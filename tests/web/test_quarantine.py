@@ -15,6 +15,12 @@ from app.testing.outgoing_files import delivery, framing_options
 from tests.web.stock import Stock
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let replays wait for what became of them, however busy the machine is."""
+    monkeypatch.setattr("app.service.quarantine.replays.WAIT_SECONDS", 60.0)
+
+
 def test_an_entry_shows_the_reason_and_the_bytes(stock: Stock, http: httpx.Client) -> None:
     body = bytes(range(256)) * 2
     record = stock.quarantined(body)
