@@ -46,7 +46,7 @@ from bench.memory import PATIENCE, TOPIC, incomplete, peak, without_pandas
 from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.large_catalog import APART, BEGAN, HOOK, RARE_NAME, RARE_SOURCE, fill, identifier
 from tests.support.mosquitto import Mosquitto
-from tests.support.postgresql import binaries, running_postgresql
+from tests.support.postgresql import binaries, new_database, running_postgresql
 from tests.support.publish import publish
 
 PARTS = ("replicas", "lists", "start")
@@ -256,12 +256,9 @@ class Server:
     def new(self) -> str:
         """Return the URL of a new catalog."""
         self._number += 1
-        name = f"catalog_{self._number}"
-        url = f"sqlite:///{self._folder / name}.sqlite"
+        url = f"sqlite:///{self._folder}/catalog_{self._number}.sqlite"
         if self._socket is not None:
-            with psycopg.connect(host=str(self._socket), user="postgres", autocommit=True) as connection:
-                connection.execute(f"CREATE DATABASE {name}".encode())
-            url = f"postgresql+psycopg://postgres@/{name}?host={self._socket}"
+            url = new_database(self._socket)
         SqlCatalog(url).close()
         return url
 

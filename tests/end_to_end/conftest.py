@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from secrets import token_hex
 
-import psycopg
 import pytest
 
 from tests.support import object_server
 from tests.support.gateway import GatewayProcess
+from tests.support.postgresql import new_database
 
 
 class Servers:
@@ -29,12 +29,9 @@ class Servers:
         return self._made[folder]
 
     def _make(self) -> Mapping[str, str]:
-        name = f"gateway{token_hex(6)}"
-        with psycopg.connect(f"host={self._postgresql} user=postgres dbname=postgres", autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{name}"')
-        bucket = object_server.Bucket(self._object_store, name)
+        bucket = object_server.Bucket(self._object_store, f"gateway{token_hex(6)}")
         return object_server.environment(self._object_store) | {
-            "ATTACHMENT_GATEWAY_CATALOG__URL": f"postgresql+psycopg://postgres@/{name}?host={self._postgresql}",
+            "ATTACHMENT_GATEWAY_CATALOG__URL": new_database(self._postgresql),
             "ATTACHMENT_GATEWAY_CONTENT__URL": f"{bucket.url}/content",
             "ATTACHMENT_GATEWAY_JOURNAL__ARCHIVE_URL": f"{bucket.url}/archive",
         }

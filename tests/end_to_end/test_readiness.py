@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from random import Random
-from secrets import token_hex
 
 import psycopg
 import pytest
+from sqlalchemy import make_url
 
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import mqtt_source
 from tests.support.loads import assert_received, messages, mixed
 from tests.support.mosquitto import Mosquitto
+from tests.support.postgresql import new_database
 from tests.support.publish import publish
 from tests.support.sas_client import Program
 
@@ -55,13 +56,11 @@ def silent(postgresql: Path, way: Path, name: str) -> Iterator[None]:
 def test_a_database_that_is_away_keeps_readers_away_and_no_messages(
     tmp_path: Path, postgresql: Path, away: Callable[..., AbstractContextManager[None]]
 ) -> None:
-    name, way = f"gateway{token_hex(6)}", tmp_path / "way"
+    way = tmp_path / "way"
     way.symlink_to(postgresql)
-    with psycopg.connect(f"host={postgresql} user=postgres dbname=postgres", autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
     program = Program(Random(13))
     attachments = mixed(program, 6)
-    url = f"postgresql+psycopg://postgres@/{name}?host={way}"
+    url = new_database(postgresql).replace(str(postgresql), str(way))
     settings = f'[catalog]\nurl = "{url}"\n'
     with (
         Mosquitto(tmp_path) as broker,
@@ -80,7 +79,7 @@ def test_a_database_that_is_away_keeps_readers_away_and_no_messages(
         def received() -> float:
             return process.samples().total("messages_received_total", source="sas")
 
-        with away(postgresql, way, name):
+        with away(postgresql, way, str(make_url(url).database)):
             process.until(lambda: statuses()["ready/read"] == 503, 30)
             # The source's first messages come while nothing can be read of it.
             assert statuses() == {"live": 200, "ready": 503, "ready/read": 503, "ready/receive": 200}
