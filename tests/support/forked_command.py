@@ -83,7 +83,9 @@ def _attend(connection: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     asked, files, *_ = socket.recv_fds(connection, _MOST, 3)
     while not asked.endswith(b"\n"):
-        asked += connection.recv(_MOST)
+        if not (more := connection.recv(_MOST)):
+            os._exit(1)  # who asked is gone
+        asked += more
     child = os.fork()
     if not child:
         connection.close()
