@@ -69,7 +69,7 @@ image-check: ## Build the images by the Dockerfile with buildah, as root on Debi
 check: $(VENV)/dev.done ## Style, types, the direction of imports, and how docstrings begin
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --num-workers 2
+	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/docstrings
 
