@@ -65,8 +65,9 @@ class SystemClock:
 
 
 def build(settings: Settings, instance: str | None = None, active: HeldLease | None = None) -> Gateway:
-    """Return a gateway with the adapters that the settings name; nothing runs yet. Raises GatewayError and
-    PluginError. `instance` is the name of this process; by default a new one.
+    """Return a gateway with the adapters that the settings name; nothing runs yet. Raises GatewayError.
+
+    `instance` is the name of this process; by default a new one.
 
     With the lease of the `active` gateway it takes over from any other one: from then on, that one can write nothing.
     """
@@ -196,7 +197,7 @@ def serve(
     instance: str | None = None,
     started: Callable[[int, bool], None] = lambda _port, _has_keys: None,
 ) -> None:
-    """Run the gateway and its REST interface until a signal ends it. Raises GatewayError and PluginError.
+    """Run the gateway and its REST interface until a signal ends it. Raises GatewayError.
 
     `instance` is the name of this process. `started` is called when the gateway receives and REST is about to answer:
     with the port, and whether there are API keys.

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel
 
+from app.model.errors import GatewayError
 from app.ports import (
     ArchivePlugin,
     CatalogPlugin,
@@ -66,7 +67,7 @@ _EXTRAS = {
 }
 
 
-class PluginError(LookupError):
+class PluginError(GatewayError):
     """There is no such adapter, or the library that it needs is missing."""
 
 

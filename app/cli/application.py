@@ -120,7 +120,7 @@ def _with_plain_errors() -> Iterator[None]:
     try:
         yield
     except typer.BadParameter as error:
-        from pydantic import ValidationError  # noqa: PLC0415 - most commands need none of these
+        from pydantic import ValidationError  # noqa: PLC0415 - most commands need neither
 
         from app.model.validation import sentence  # noqa: PLC0415
 
@@ -162,15 +162,12 @@ def run() -> None:
     except OSError as error:
         _end(Failure(f"{error.filename}: {error.strerror}" if error.filename else str(error)))
     except Exception as error:
-        from attachment_gateway_client import AttachmentGatewayError  # noqa: PLC0415 - most commands need none of these
+        from attachment_gateway_client import AttachmentGatewayError  # noqa: PLC0415 - most commands need neither
 
         from app.cli.rest_client import as_failure  # noqa: PLC0415
-        from app.plugins import PluginError  # noqa: PLC0415
 
         if isinstance(error, AttachmentGatewayError):
             _end(as_failure(error))
-        if isinstance(error, PluginError):
-            _end(Failure(str(error)))
         raise
 
 

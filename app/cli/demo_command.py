@@ -18,7 +18,7 @@ from app.cli.rest_client import Client
 from app.cli.terminal import Failure, out, size
 from app.model.errors import GatewayError
 from app.observe import configure_logging
-from app.plugins import PluginError, how_to_install
+from app.plugins import how_to_install
 from app.settings import Http, Settings
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _running(settings: Settings, listener: socket.socket) -> Iterator["Gateway"]
 
     try:
         gateway = build(settings)
-    except (PluginError, GatewayError) as error:
+    except GatewayError as error:
         raise Failure(str(error)) from error
     gateway.start()
     config = configuration(create_app(gateway), settings.http, timeout_graceful_shutdown=2)

@@ -239,7 +239,7 @@ def import_(
                 counts_by_capture = [importer.import_capture(capture, progress) for capture in found]
             target.seal()
             written = [segment for segment in target.segments() if segment.number not in before]
-    except (GatewayError, OSError, plugins.PluginError) as error:
+    except (GatewayError, OSError) as error:
         raise Failure(str(error)) from error
     grid = ListTable(_CAPTURES)
     for capture, count in zip(found, counts_by_capture, strict=True):
@@ -264,7 +264,7 @@ def segments(
     try:
         archive = plugins.archive()(folder)
         found = [held for segment in archive.segments() if (held := _held(archive, segment.number)) is not None]
-    except (GatewayError, OSError, ValueError, plugins.PluginError) as error:
+    except (GatewayError, OSError, ValueError) as error:
         raise Failure(str(error)) from error
     if not found:
         raise Failure(
@@ -299,7 +299,7 @@ def give_up(
         archive = plugins.archive()(settings.journal.archive_url or "", settings.archive_cache)
         if not archive.give_up(segment):
             raise Failure(f"nobody waits for segment {segment}: it is there, or receivers have published none after it")
-    except (GatewayError, plugins.PluginError) as error:
+    except GatewayError as error:
         raise Failure(str(error)) from error
     err.print(f"an empty segment {segment} is in the archive", highlight=False)
 

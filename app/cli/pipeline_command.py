@@ -27,7 +27,6 @@ from app.model.errors import GatewayError
 from app.model.times import to_microseconds
 from app.observe import configure_logging, logger
 from app.pipeline.read.segment_gaps import spoken
-from app.plugins import PluginError
 from app.service.threads import collect_seldom
 from app.settings import CatalogSettings, ContentSettings, Settings, TableSettings
 
@@ -96,7 +95,7 @@ def spark_session(chosen: "SparkSettings", settings: Settings) -> Iterator["Spar
         if not is_connected(spark):
             places["Spark's temporary files"] = spark.sparkContext.getConf().get("spark.local.dir") or gettempdir()
         yield spark
-    except (GatewayError, PluginError) as error:
+    except GatewayError as error:
         raise Failure(*spark_failures.explain(error, None, places)) from error
     except (PySparkException, Py4JError, OSError, EOFError) as error:
         is_answer = isinstance(error, PySparkException | Py4JJavaError)

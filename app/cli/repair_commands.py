@@ -14,7 +14,6 @@ from app.cli.config_command import Config, read
 from app.cli.terminal import Failure, Json, Yes, bars, confirm, err, out, table
 from app.model.errors import GatewayError
 from app.observe import configure_logging
-from app.plugins import PluginError
 
 if TYPE_CHECKING:
     from app.service.repair.finding_kinds import Finding
@@ -198,7 +197,7 @@ def failures(code: int) -> Iterator[None]:
     """Convert the errors of the block to a sentence and an exit status."""
     try:
         yield
-    except (PluginError, GatewayError, OSError) as error:
+    except (GatewayError, OSError) as error:
         raise Failure(str(error), code=code) from error
 
 

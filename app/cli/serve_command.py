@@ -13,7 +13,6 @@ from app.cli.config_command import Config, read
 from app.cli.terminal import Failure, err
 from app.model.errors import GatewayError
 from app.observe import configure_logging, is_for_people, logger
-from app.plugins import PluginError
 from app.service.instance import new_instance
 from app.settings import Http, Role, Settings
 
@@ -48,7 +47,7 @@ def serve(
 
     try:
         run(settings, instance, partial(_announce, settings))
-    except (PluginError, GatewayError, OSError) as error:
+    except (GatewayError, OSError) as error:
         raise Failure(str(error)) from error
 
 

@@ -261,7 +261,7 @@ def _opened(config: Path | None, place: str | None) -> Iterator[TableStore]:
     url = place or read(config).tables_url
     try:
         yield plugins.table_store()(url)
-    except (plugins.PluginError, GatewayError, ValueError) as error:
+    except (GatewayError, ValueError) as error:
         raise Failure(str(error)) from error
 
 

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from app.pipeline.commit import commit_intent
 from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.loads import assert_received, messages, mixed
 from tests.support.mosquitto import Mosquitto
@@ -44,8 +45,11 @@ def test_what_lands_is_assembled_by_spark_shown_by_the_gateway_and_heals(broker:
         gateway.until(lambda: len(gateway.listing("/v1/attachments", state="finished")) == len(early) + 1, PATIENCE)
         (partial,) = gateway.listing("/v1/attachments", state="receiving")
         assert (partial["name"], partial["progress"]["parts_received"]) == ("begun.bin", 3)
-        job.kill()
-        publish([*messages(program, late), *begun[5:]], broker.port, TOPIC, "5")
+        publish(messages(program, late), broker.port, TOPIC, "5")
+        committing = tmp_path / "var/content" / commit_intent.NAME
+        gateway.until(committing.exists, PATIENCE, pause=0.002)
+        job.kill()  # a commit takes some hundred milliseconds
+        publish(begun[5:], broker.port, TOPIC, "5")
         gateway.until(lambda: gateway.client.get("/health/ready").json()["checks"]["assembly"]["behind"]["segments"])
         job.start()
         gateway.until(lambda: not gateway.listing("/v1/attachments", state="receiving"), PATIENCE)

@@ -32,8 +32,8 @@ def test_promises_are_kept_whatever_happens(name: str, tmp_path: Path, verdicts:
 
 
 def test_a_pipeline_killed_in_its_commit_loses_nothing(tmp_path: Path, verdicts: list[Verdict]) -> None:
-    """A stream: batches have the same commit, and no checkpoint beside it."""
-    verdict = pipeline.run("stream", SEED, tmp_path)
+    """A batch. tests/end_to_end/test_landing.py kills a stream, which has a checkpoint beside the same commit."""
+    verdict = pipeline.run("batch", SEED, tmp_path)
     verdicts.append(verdict)
     assert verdict.faults, "\n".join(("nothing happened", *verdict.notes))
     assert verdict.is_kept, "\n".join((verdict.line, *verdict.notes))

@@ -29,7 +29,7 @@ KNOWN = f"Authorization: Bearer {TOKEN}\r\n".encode()
 CLIENTS, ADDRESSES = 500, ("127.0.0.2", "127.0.0.3")
 AGAIN = 25
 """How many of those who were sent away come again in a fifth of a second: being slow costs them nothing."""
-ASKED = 60
+ASKED = 20
 """How often health is asked while all are connected. Who waits behind them gets no answer: they always come again."""
 
 SIGN_IN = b"POST /v1/sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n\r\n"

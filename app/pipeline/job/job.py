@@ -100,14 +100,14 @@ class OpenRun(OpenJob):
 
 def open_run(job: Job, catalog: Catalog, clock: Clock) -> OpenRun:
     """Open the stores of a job for another run: segments may have been replaced. New segments of several archives get
-    their numbers. Raises PluginError and GatewayError."""
+    their numbers. Raises GatewayError."""
     order = combined(job.journals, catalog, plugins.archive())
     opened = open_job(replace(job, run=token_hex(8), packing=catalog.packing(), combined=order))
     return OpenRun(opened.job, opened.stores, opened.archive, opened.tables, catalog, clock)
 
 
 def open_job(job: Job) -> OpenJob:
-    """Open the stores of a job, once for each process. Raises PluginError and GatewayError."""
+    """Open the stores of a job, once for each process. Raises GatewayError."""
     for name, source in job.settings.sources.items():
         try:
             traits(source.framing)

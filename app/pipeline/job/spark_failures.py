@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from app.model.errors import GatewayError
 from app.pipeline.job.jvm import JavaExit
-from app.plugins import PluginError
 
 LOG = "pipeline-error.log"
 """The file with the traceback of the last failure."""
@@ -88,7 +87,7 @@ def explain(error: BaseException, ended: JavaExit | None, places: Mapping[str, s
     to, by what is in them; those on a full disk are named.
     """
     text = _text(error)
-    ours = str(error) if isinstance(error, GatewayError | PluginError) else _of_the_gateway(text)
+    ours = str(error) if isinstance(error, GatewayError) else _of_the_gateway(text)
     if ours is not None:
         return Explained(ours, _FREE_SPACE if _NO_SPACE.search(ours) else "")
     if ended is not None:
@@ -142,8 +141,7 @@ def _of_the_gateway(text: str) -> str | None:
     kinds = [GatewayError]
     for kind in kinds:
         kinds += kind.__subclasses__()
-    names = [*(kind.__name__ for kind in kinds), PluginError.__name__]
-    found = re.search(rf"\b(?:{'|'.join(names)}): (.+)", text)
+    found = re.search(rf"\b(?:{'|'.join(kind.__name__ for kind in kinds)}): (.+)", text)
     return found[1].strip() if found else None
 
 

@@ -53,7 +53,7 @@ class SourceOptions(BaseModel):
     known_segment: NonNegativeInt | None = None
 
     def open(self) -> JournalArchive:
-        """Open the archive anew. Raises GatewayError, and PluginError if there is no such adapter."""
+        """Open the archive anew. Raises GatewayError."""
         cache = None if self.cache is None else Path(self.cache)
         opened = plugins.archive(self.archive)
         if self.cache_bytes is None:

@@ -94,7 +94,7 @@ def run(
     With `until` (µs), new messages are processed up to the last segment that begins with one received before. With
     `again`, messages that were processed before are processed once more, and everything that differs is committed.
 
-    The catalog has a record of the run. Raises GatewayError and PluginError.
+    The catalog has a record of the run. Raises GatewayError.
     """
     with recording(run.catalog, run.clock, "batch") as record:
         record.begin()

@@ -44,7 +44,7 @@ class BatchSpans:
 def batch_spans(settings: TraceSettings, name: str) -> Iterator[BatchSpans]:
     """Provide the spans of a run for the block. `name` is the job's: "batch", or "stream".
 
-    Raises GatewayError and PluginError.
+    Raises GatewayError.
     """
     if not settings.enabled:
         yield BatchSpans()

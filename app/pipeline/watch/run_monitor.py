@@ -61,7 +61,7 @@ class Monitor:
 def monitored(run: OpenRun, name: str, settings: PipelineSettings) -> Iterator[Monitor]:
     """Provide the monitor of a run for the block. `name` is the job's in lineage: "batch" or "stream".
 
-    Raises GatewayError and PluginError.
+    Raises GatewayError.
     """
     metrics = PipelineMetrics(settings, run.archive, run.catalog, run.clock)
     metrics.start()

@@ -7,7 +7,6 @@ data may change meanwhile.
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from app import plugins
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.errors import GatewayError
 from app.model.message import Position
@@ -328,7 +327,7 @@ def _tables(estate: GatewayStores, progress: ProgressListener) -> Iterator[Findi
     try:
         store = estate.tables()
         names = sorted(store.names())
-    except (plugins.PluginError, GatewayError) as error:
+    except GatewayError as error:
         raise CannotCheck(f"the tables were not checked: {error}") from error
     for name in names:
         try:

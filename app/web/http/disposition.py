@@ -108,8 +108,9 @@ def _component(name: str) -> str:
     The result may be empty.
     """
     last = re.split(r"[/\\]", name.rstrip("/\\"))[-1]
-    shown = "".join("_" if unicodedata.category(c) in _UNSAFE_CATEGORIES and c not in _JOINERS else c for c in last)
-    shown = _NEEDS_REPLACING.sub("_", shown).strip(" ").rstrip(".")
+    if not last.isprintable():  # most names are, and the categories of their characters need not be asked for
+        last = "".join("_" if unicodedata.category(c) in _UNSAFE_CATEGORIES and c not in _JOINERS else c for c in last)
+    shown = _NEEDS_REPLACING.sub("_", last).strip(" ").rstrip(".")
     if _RESERVED.fullmatch(shown.partition(".")[0].rstrip(" ")):
         shown = "_" + shown
     if len(_bytes(shown)) > _LONGEST:
