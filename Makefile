@@ -13,7 +13,7 @@ WORKERS ?= 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run serve pipeline wheel environment test faults cluster sbom release verify alerts-check image-check check quick format docs lock system
+.PHONY: help run serve pipeline wheel environment test faults cluster sbom release verify alerts-check image-check check quick format docs lock system java
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,9 +38,7 @@ environment: ## Pack what the tasks need on a cluster that has Spark: dist/pipel
 	@.ci/environment "$(PYTHON)" dist/pipeline-environment.tar.gz
 
 # The tests start hundreds of processes; without bytecode each would compile the program again.
-test: system $(VENV)/dev.done ## Set up, then run the whole test suite: make test ARGS="-k journal"
-	@.ci/java $(VENV)
-	@$(BIN)/python -m tests.support.brief_java
+test: java ## Set up, then run the whole test suite: make test ARGS="-k journal"
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 faults: system $(VENV)/dev.done ## Break a gateway in a thousand ways and see what holds: make faults ARGS="--seed 7 --faults 1000"
@@ -95,6 +93,10 @@ lock: $(VENV)/dev.done ## Choose newest versions within pyproject's ranges and w
 
 system: # What the tests need of the system: brokers, databases and a C compiler
 	@.ci/system-packages "$(PYTHON)"
+
+java: system $(VENV)/dev.done # A Java for Spark, and the archive of the classes that tests load
+	@.ci/java $(VENV)
+	@$(BIN)/python -m tests.support.brief_java
 
 $(VENV)/run.done: requirements.lock pyproject.toml $(CLIENT)
 	$(call install,requirements.lock)

@@ -40,7 +40,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_killed_java_is_named_with_what_to_do(journal: Path, tmp_path: Path) -> None:
     configuration = tmp_path / "gateway.toml"
     configuration.write_text(f'data = "{tmp_path / "data"}"\nassembler = "spark"\n')
-    ended = failing_pipeline.run("stream", "--journal", journal, "--config", configuration, "--once")
+    ended = failing_pipeline.run("batch", journal, "--config", configuration)
     assert (ended.code, ended.out) == (1, "")
     why, hint, where = ended.err.splitlines()[-3:]
     assert why == "error: Spark failed: Spark's Java process was killed (SIGKILL)"
