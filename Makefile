@@ -13,7 +13,7 @@ WORKERS ?= 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run serve pipeline wheel environment test faults cluster sbom release verify alerts-check image-check check quick format docs lock system java
+.PHONY: help run serve pipeline wheel environment test faults cluster sbom release verify alerts-check image-check check quick format docs site lock system java
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ format: $(VENV)/dev.done ## Put every file into the project's form
 
 docs: $(VENV)/dev.done ## Write the pages of docs that follow from the code
 	$(BIN)/python -m docs.generate
+
+site: $(VENV)/dev.done ## Build the documentation as a site, and fail on a dead link: dist/site
+	@$(BIN)/python -m docs.site_builder
 
 lock: $(VENV)/dev.done ## Choose newest versions within pyproject's ranges and write them down with their hashes
 	$(call compile,requirements.lock,pyproject.toml --extra demo --extra postgresql --extra tables --extra iceberg --extra traces,'setuptools>=77')

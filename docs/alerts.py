@@ -68,9 +68,11 @@ def page(alert: Alert) -> str:
 _INDEX = """\
 # Alerts
 
+For operators: every alert, with a page that explains what it means and what to do.
+
 The chart makes a PrometheusRule of these alerts (`prometheusRule.enabled`). Without Kubernetes, load
 [helm/files/alerts.yaml](../../helm/files/alerts.yaml) into Prometheus. It expects the job names `attachment-gateway`
-and `attachment-gateway-pipeline`. Each page explains what an alert means and what to do.
+and `attachment-gateway-pipeline`.
 
 | alert | severity | fires when |
 | --- | --- | --- |

@@ -49,62 +49,96 @@ from app.tables.xpt.xpt_layouts import (
 )
 from app.web import problems
 from app.wire import Layout
-from docs import alerts, chart_schema, client_library, dashboards, pictures, references
+from docs import (
+    alerts,
+    chart_schema,
+    client_library,
+    dashboards,
+    pictures,
+    references,
+    rest_reference,
+    settings_reference,
+)
 
 FOLDER = Path(__file__).parent
 
-LAYOUTS: dict[str, tuple[type[Layout], ...]] = {
-    "SAS Common Messaging Interface, attachments on a queue": (
-        AttachmentHeader,
-        AttachmentEntry,
-        Count,
-        FileDescriptionMessage,
-        DataSetDefinition,
-        VariableMessage,
-        Variable,
-        ObservationMessage,
-        IndexMessage,
-        Index,
-        ConstraintMessage,
+LAYOUTS: dict[str, tuple[str, dict[str, tuple[type[Layout], ...]]]] = {
+    "layouts-sas.md": (
+        "SAS attachments",
+        {
+            "SAS Common Messaging Interface, attachments on a queue": (
+                AttachmentHeader,
+                AttachmentEntry,
+                Count,
+                FileDescriptionMessage,
+                DataSetDefinition,
+                VariableMessage,
+                Variable,
+                ObservationMessage,
+                IndexMessage,
+                Index,
+                ConstraintMessage,
+            ),
+            "SAS Common Messaging Interface, attachments on TIB/Rendezvous": (RendezvousHeader, RendezvousDefinition),
+        },
     ),
-    "SAS Common Messaging Interface, attachments on TIB/Rendezvous": (RendezvousHeader, RendezvousDefinition),
-    "SAS transport files": (
-        HeaderRecord,
-        LibraryRecord,
-        ModifiedRecord,
-        MemberRecord5,
-        MemberRecord8,
-        LabelRecord,
-        Namestr5,
-        Namestr8,
-        Label8,
-        Label9,
+    "layouts-transport-files.md": (
+        "SAS transport files",
+        {
+            "SAS transport files": (
+                HeaderRecord,
+                LibraryRecord,
+                ModifiedRecord,
+                MemberRecord5,
+                MemberRecord8,
+                LabelRecord,
+                Namestr5,
+                Namestr8,
+                Label8,
+                Label9,
+            ),
+        },
     ),
-    "IBM MQ": (MQMD1, MQMD2, MQMDE, MQDLH, MQXQH, MQRFH, MQRFH2),
-    "MQTT": (FixedHeader,),
-    "SAP DB order interface": (
-        PacketHeader,
-        CommandSegment,
-        ReturnSegment,
-        PartHeader,
-        Parsid,
-        ParameterInfo,
-        VardataParameterInfo,
-        ApplicationParameter,
-        LongDescriptor,
-        SessionInfo,
+    "layouts-brokers.md": (
+        "IBM MQ and MQTT",
+        {
+            "IBM MQ": (MQMD1, MQMD2, MQMDE, MQDLH, MQXQH, MQRFH, MQRFH2),
+            "MQTT": (FixedHeader,),
+        },
+    ),
+    "layouts-order-packets.md": (
+        "order packets",
+        {
+            "SAP DB order interface": (
+                PacketHeader,
+                CommandSegment,
+                ReturnSegment,
+                PartHeader,
+                Parsid,
+                ParameterInfo,
+                VardataParameterInfo,
+                ApplicationParameter,
+                LongDescriptor,
+                SessionInfo,
+            ),
+        },
     ),
 }
+"""By page: its subject, and the layouts of each specification."""
 
 
-def layouts() -> str:
-    """Return the tables of layouts by which messages are read, written and traced, as a page."""
+def layouts(page: str) -> str:
+    """Return a page of the layouts by which messages are read, written and traced."""
+    subject, specifications = LAYOUTS[page]
     pages = [
-        "# Layouts\n",
-        "These tables, as the code declares them, define how messages and files are read and written. Byte order,",
-        "width of `long`, the NUL rule and alignment depend on the sender's dialect and are not in the tables.\n",
+        f"# Layouts of {subject}\n",
+        f"For developers, and for whoever reads a trace: the records of {subject}, as the code declares them.\n",
     ]
-    for specification, tables in LAYOUTS.items():
+    if page == "layouts-sas.md":
+        pages.append(
+            "Byte order, width of `long`, the NUL rule and alignment depend on the sender's [dialect](dialects.md).\n"
+        )
+    for specification, tables in specifications.items():
         pages.append(f"## {specification}\n")
         for layout in tables:
             pages += [f"### {layout.__name__}\n", f"{getdoc(layout)}\n", f"{layout.table()}\n"]
@@ -121,6 +155,7 @@ def states() -> str:
     return "\n".join(
         [
             "# An attachment's life\n",
+            "For developers and operators: the states of an attachment, and what leads from one to the next.\n",
             "```mermaid",
             f"{diagram()}```\n",
             "This table shows the state after each input. Inputs with an empty field are refused and change nothing.\n",
@@ -147,7 +182,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "codes.md": references.codes,
     "dialects.md": references.dialects,
     "events.md": references.events,
-    "layouts.md": layouts,
+    **{page: partial(layouts, page) for page in LAYOUTS},
     "metrics.md": references.metrics,
     "problems.md": problems.table,
     "states.md": states,
@@ -160,6 +195,8 @@ PAGES: dict[str, Callable[[], str]] = {
     **{f"alerts/{each.name}.md": partial(alerts.page, each) for each in alerts.ALERTS},
     **{f"../helm/files/{each.identifier}.json": partial(dashboards.text, each) for each in dashboards.DASHBOARDS},
     **pictures.pages(),
+    **rest_reference.pages(),
+    **settings_reference.pages(),
 }
 
 if __name__ == "__main__":

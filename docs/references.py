@@ -134,6 +134,8 @@ class Example(Layout):
 _DIALECTS = """\
 # Dialects
 
+For SAS programmers and operators: the 32 ways in which a sender may write its messages, with their bytes.
+
 The specification of SAS attachments leaves four choices to the sender. A dialect is one choice of each; there are 32.
 The gateway detects the dialect of received messages, and remembers it for each source; a source's `dialect` applies
 where nothing shows it. For sending, a destination's `dialect` must be that of the receiving program. The default is
@@ -157,6 +159,8 @@ captured message.
 
 _EVENTS = """\
 # Events
+
+For developers: what happens in the gateway, as a stream that a program follows and misses nothing of.
 
 `GET /v1/events` streams events as they happen, as server-sent events. Each is a CloudEvent 1.0 in JSON. Its `id`
 is a number that grows by one, and the name of its log. With the header `Last-Event-ID`, or `?after=`, the stream begins
@@ -201,11 +205,13 @@ EVENTS_EXAMPLE = (
 _METRICS = """\
 # Metrics
 
+For operators: every metric of the gateway and of the pipeline, with its labels.
+
 `GET /metrics` has these metrics, in the text format of Prometheus. It needs a key,
 unless `http.public` has `metrics`: [Access](access.md).
 There are also metrics of the process and of Python (`process_…`, `python_…`). [Health](health.md) explains the
 checks to which some of them belong. [Alerts](alerts/index.md) lists the alerts that are made of them. The chart has
-the alerts and [two dashboards](operating.md#on-kubernetes).
+the alerts and [two dashboards](kubernetes.md#on-kubernetes).
 
 Names that OpenTelemetry's semantic conventions define are used as Prometheus writes them. All other names begin with
 `attachment_gateway_`. `http_route` is the path as the description of the REST interface has it, and empty for a path
@@ -221,12 +227,14 @@ These names are from before the conventions. They are still written, and are rem
 _PIPELINE_METRICS = """
 ## Metrics of the pipeline
 
-The pipeline on Spark has these at its own port ([Spark](spark.md#watching-it)).
+The pipeline on Spark has these at its own port ([Spark](spark-operating.md#watching-it)).
 
 """
 
 _CODES = """\
 # Codes of quarantine
+
+For operators: what the codes of messages and attachments in quarantine mean.
 
 A physical message that cannot be read goes to quarantine, with its bytes and the reason, and the stream continues.
 `GET /v1/quarantine` and `attachment-gateway quarantine ls` list the entries. A code says what is wrong; `row` names the

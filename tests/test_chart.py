@@ -462,8 +462,8 @@ def test_long_names_of_a_release_leave_room_for_what_kubernetes_adds(length: int
 
 
 def test_the_pod_that_repairs_has_what_the_gateway_has() -> None:
-    """That of docs/operating.md, for a release named `gateway` with a Secret of this name."""
-    page = (ROOT / "docs" / "operating.md").read_text()
+    """That of docs/kubernetes.md, for a release named `gateway` with a Secret of this name."""
+    page = (ROOT / "docs" / "kubernetes.md").read_text()
     (overrides,) = re.findall(r"--overrides '({.*?})'\n", page, re.DOTALL)
     spec = json.loads(overrides)["spec"]
     kubernetes_validate.validate(
@@ -768,7 +768,7 @@ def test_pods_are_replaced_when_their_configuration_changes(everything: list[Man
 
 
 def test_memory_is_enough_for_what_the_settings_allow() -> None:
-    """200 MiB, and for each conversion its memory and 100 MiB (docs/operating.md)."""
+    """200 MiB, and for each conversion its memory and 100 MiB (docs/sizing.md)."""
     limits = load().limits
     needed = (200 << 20) + limits.conversions * (limits.conversion_memory + (100 << 20))
     limit = container(rendered({}))["resources"]["limits"]["memory"]

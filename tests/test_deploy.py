@@ -65,7 +65,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
 def test_the_unit_runs_what_the_readme_installs() -> None:
     (command,) = re.findall(r"^ExecStart=(.*)$", UNIT.read_text(), re.MULTILINE)
     program, *arguments = command.split()
-    assert f"{Path(program).parent}/pip install" in (ROOT / "README.md").read_text()
+    assert f"{Path(program).parent}/pip install" in (ROOT / "docs" / "installing.md").read_text()
     assert arguments == ["serve", "--config", "/etc/gateway/gateway.toml"]
     folders = set(
         re.findall(r"^(?:WorkingDirectory|Environment=ATTACHMENT_GATEWAY_DATA)=(.*)$", UNIT.read_text(), re.MULTILINE)

@@ -95,12 +95,6 @@ def test_every_event_is_explained() -> None:
     assert made | {f"delivery.{state}" for state in DeliveryState} == set(EVENTS)
 
 
-def test_every_page_is_in_the_index() -> None:
-    index = (FOLDER / "index.md").read_text()
-    pages = [path.name for path in FOLDER.glob("*.md") if path.name != "index.md"]
-    assert [page for page in pages if f"({page})" not in index] == []
-
-
 def defined(name: str, text: str) -> bool:
     """Whether a text defines this function, class or method (`Class.method`)."""
     outer, _, inner = name.rpartition(".")

@@ -49,16 +49,24 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
     (".*", r"(.|\n)*spark-submit(.|\n)*", "needs a Spark cluster"),
     (".*", r"(.|\n)*k8s://(.|\n)*", "needs Kubernetes"),
     (".*", r"attachment-gateway pipeline (batch|stream) .*", "needs Java; tests/cli/test_pipelining.py runs both"),
-    ("README.md", "attachment-gateway tables sql .* --tables result/tables", "needs the result of the batch before it"),
+    (
+        "docs/spark.md",
+        "attachment-gateway tables sql .* --tables result/tables",
+        "needs the result of the batch before it",
+    ),
     (".*", r"docker (build|run) (.|\n)*", "needs Docker, and a registry with its images"),
     (".*", "make (release|verify) .*", "installs everything; tests/test_release.py runs both"),
     ("docs/releasing.md", "openssl .*", "asks for a passphrase"),
     ("docs/installing.md", r"cosign (.|\n)*", "needs cosign, and a release that is signed"),
     ("docs/installing.md", "(pipx|uv tool) install .*", "needs a package index"),
-    ("README.md", "make wheel", "installs everything; tests/test_packaging.py builds the package and installs it"),
-    ("README.md", "python3.11 -m venv /opt/gateway", "writes outside of the test's folder"),
     (
-        "README.md",
+        "docs/installing.md",
+        "make wheel",
+        "installs everything; tests/test_packaging.py builds the package and installs it",
+    ),
+    ("docs/installing.md", "python3.11 -m venv /opt/gateway", "writes outside of the test's folder"),
+    (
+        "docs/installing.md",
         "/opt/gateway/bin/pip install .*",
         "needs a package index; tests/test_packaging.py installs the package",
     ),
@@ -68,9 +76,9 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
     (".*", "(setmqaut|dmpmqmsg) .*", "a command of IBM MQ"),
     ("docs/conformance-ibm-mq.md", "export MQ_.*", "needs a queue manager"),
     ("docs/ibm-mq.md", "attachment-gateway serve .*", "needs a machine without IBM's MQ client"),
-    ("README.md", "attachment-gateway serve --config gateway.toml", "needs the example's broker and its secrets"),
+    ("docs/using.md", "attachment-gateway serve --config gateway.toml", "needs the example's broker and its secrets"),
     (
-        "docs/(operating|scaling).md",
+        "docs/(processes|scaling).md",
         "attachment-gateway serve --config gateway.toml --role .*",
         "needs PostgreSQL and an object store; tests/end_to_end/test_roles.py and test_receiving_together.py run these",
     ),
@@ -95,11 +103,11 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
         r"(.|\n)*attachment-gateway serve --role serve",
         "serves until Ctrl-C; tests/cli/test_pipelining.py runs it",
     ),
-    ("README.md", "attachment-gateway watch", "never ends; tests/cli/test_terminal.py runs it"),
-    ("README.md", r"(ID=\$\()?curl .*", "tests/cli/test_readme.py runs these"),
-    ("README.md", "python -m tests.support.rendezvous_daemon .*", "tests/cli/test_readme.py runs these"),
-    ("README.md", "attachment-gateway serve --config rendezvous.toml &", "tests/cli/test_readme.py runs these"),
-    ("README.md", "attachment-gateway send README.md --to rv .*", "tests/cli/test_readme.py runs these"),
+    ("docs/using.md", "attachment-gateway watch", "never ends; tests/cli/test_terminal.py runs it"),
+    ("docs/using.md", r"(ID=\$\()?curl .*", "tests/cli/test_using.py runs these"),
+    ("docs/rendezvous.md", "python -m tests.support.rendezvous_daemon .*", "tests/cli/test_using.py runs these"),
+    ("docs/rendezvous.md", "attachment-gateway serve --config rendezvous.toml &", "tests/cli/test_using.py runs these"),
+    ("docs/rendezvous.md", "attachment-gateway send README.md --to rv .*", "tests/cli/test_using.py runs these"),
     ("docs/tables.md", "attachment-gateway tables .*", "tests/cli/test_tables_docs.py runs these and compares"),
     ("docs/tutorial.md", r"(.|\n)*", "tests/cli/test_tutorials.py runs these and compares"),
     ("docs/python-client.md", "pip install ./clients/python", "tests/test_packaging.py installs the wheel"),
@@ -107,11 +115,11 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
     ("docs/access.md", "attachment-gateway (keys|audit)( .*)?", "tests/cli/test_keys.py runs both"),
     ("docs/access.md", "curl .*/v1/links(.|\n)*", "tests/web/test_links.py makes links"),
     (
-        "docs/(operating|scaling).md",
+        "docs/(kubernetes|scaling).md",
         "helm (install|test|upgrade) .*",
         "needs helm and Kubernetes; tests/test_chart.py reads the chart",
     ),
-    ("docs/(operating|scaling).md", r"kubectl (.|\n)*", "needs Kubernetes"),
+    ("docs/(kubernetes|scaling).md", r"kubectl (.|\n)*", "needs Kubernetes"),
     ("docs/framings.md", "(pip install|pytest) .*", "tests/test_example_package.py installs the package and tests it"),
     ("docs/webhooks.md", "attachment-gateway webhooks (dead|replay) .*", "needs a webhook; tests/web/test_webhooks.py"),
     ("docs/events.md", "curl -N .*", "never ends; tests/web/test_events.py reads the events after a number"),
@@ -147,7 +155,7 @@ FAILING = {
 STOPPED = ("attachment-gateway fsck --repair", "attachment-gateway rebuild")
 """Commands for which the gateway must be stopped. They ask for confirmation in a terminal."""
 
-OPERATING = "docs/operating.md"
+REPAIR = "docs/repair.md"
 
 
 def listed(command: Command) -> list[str]:
@@ -160,7 +168,7 @@ def listed(command: Command) -> list[str]:
 
 
 RUN = [command for command in commands() if not listed(command)]
-PAGES = sorted({command.page for command in RUN}, key=lambda page: (page == OPERATING, page))
+PAGES = sorted({command.page for command in RUN}, key=lambda page: (page == REPAIR, page))
 
 
 class Demo(NamedTuple):
@@ -243,7 +251,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def order_packets() -> str:
-    """Two packets of the SAP DB order interface in hexadecimal, as README.md has them traced."""
+    """Two packets of the SAP DB order interface in hexadecimal, as docs/using.md has them traced."""
     vectors = json.loads((ROOT / "tests" / "vectors" / "sapdb" / "sapdb_kernel_packets.json").read_text())["vectors"]
     packets = [each for each in vectors if each["name"].startswith("seed_ex1_")]
     return "".join(f"{each['direction']} {each['hex']}\n" for each in packets)
@@ -277,7 +285,7 @@ def script(page: str, demo: Demo) -> str:
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_page_work_as_printed(demo: Demo, folder: Path, page: str) -> None:
     known = environment(page, demo)
-    if page == "README.md":
+    if page == "docs/using.md":
         (folder / "packets.hex").write_text(order_packets())
     if page == "docs/sas.md":
         (folder / "stations.xpt").write_bytes(demo.transport_file("STATIONS"))
@@ -292,7 +300,7 @@ def test_the_commands_of_a_page_work_as_printed(demo: Demo, folder: Path, page: 
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
-    if page == OPERATING:
+    if page == REPAIR:
         demo.stop()
         for command in (each.plain for each in RUN if each.page == page and each.plain in STOPPED):
             with InTerminal([PROGRAM, *command.split()[1:]], 120, known) as terminal:
@@ -316,6 +324,6 @@ def test_the_table_has_no_entry_without_a_command() -> None:
 
 def test_commands_are_found_in_pages() -> None:
     found = list(commands())
-    assert Command("docs/operating.md", "attachment-gateway rebuild") in found
-    assert sum(each.page == "README.md" for each in found) > 25
+    assert Command("docs/repair.md", "attachment-gateway rebuild") in found
+    assert sum(each.page == "docs/using.md" for each in found) > 15
     assert any("\\\n" in each.text for each in found), "a command of several lines"

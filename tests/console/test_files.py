@@ -1,4 +1,5 @@
-"""The files of the console: what is vendored, how it is served, and how large it is. No browser is needed."""
+"""The files of the console: what is vendored (for the documentation, too), how it is served, and how large it is. No
+browser is needed."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from app.web.console.endpoints import FOLDER, POLICY
 from tests.console.support import LARGEST_PICTURE, PICTURES
 from tests.web.stock import Stock
 
-VENDORED = [FOLDER / "vendor", Path(__file__).parent / "axe"]
+VENDORED = [FOLDER / "vendor", Path(__file__).parent / "axe", Path(__file__).parents[2] / "docs" / "vendor"]
 LARGEST = 300_000
 ROW = re.compile(r"^\| `([^`]+)` \| `[^`]+` \| `([0-9a-f]{64})` \|$", re.MULTILINE)
 

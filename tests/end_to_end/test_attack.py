@@ -60,7 +60,7 @@ REFUSALS = {
     "not reading": {"200", "503 busy", CUT, LEFT},
     "upload": {"202", "507 storage-full", "503 busy", "503", CUT, LEFT},
 }
-"""What docs/operating.md says that clients see. 503 without a problem is for a connection too many; `cut` are
+"""What docs/sizing.md says that clients see. 503 without a problem is for a connection too many; `cut` are
 connections that were closed: those that refuse a request whose body is still being sent, and those that gave way to
 others before their request was read."""
 

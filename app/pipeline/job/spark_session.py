@@ -1,4 +1,4 @@
-"""A Spark session with settings that follow from measurements (docs/spark.md gives the reasons).
+"""A Spark session with settings that follow from measurements (docs/spark-operating.md gives the reasons).
 
 The user's settings take precedence: an existing session is used unchanged, and settings of spark-submit,
 spark-defaults.conf or `--conf` are kept. This module only chooses settings that nobody has set.

@@ -283,6 +283,7 @@ def table() -> str:
     """Return the table as Markdown, for docs/problems.md."""
     head = (
         "# Problems\n\n"
+        "For developers: every error of the REST interface, and what it means.\n\n"
         "Every error of REST is `application/problem+json` (RFC 9457). `type` is stable: programs may rely on it;\n"
         "`detail` is for people. Requests that cannot be read as HTTP/1.1 get 414, 431, 501 or 505 with the type\n"
         "`about:blank`.\n\n"

@@ -1,4 +1,5 @@
-"""What the README prints, as printed: calls of curl against what `make run` starts, and a gateway over Rendezvous."""
+"""What docs/using.md and docs/rendezvous.md print, as printed: calls of curl against what `make run` starts, and a
+gateway over Rendezvous."""
 
 import os
 import re
@@ -21,11 +22,11 @@ PROGRAM = Path(sys.executable).parent / "attachment-gateway"
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is missing: the README's lines are not tried")
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is missing: the page's lines are not tried")
 def test_curl_as_printed(tmp_path: Path) -> None:
     block = next(
         found
-        for found in re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+        for found in re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "using.md").read_text(), re.DOTALL)
         if "curl " in found
     )
     lines = [line for line in block.splitlines() if "curl " in line]
@@ -60,7 +61,7 @@ def answers(port: str) -> bool:
 
 
 def test_rendezvous_as_printed(tmp_path: Path) -> None:
-    section = (ROOT / "README.md").read_text().split("## TIB/Rendezvous")[1].split("\n## ")[0]
+    section = (ROOT / "docs" / "rendezvous.md").read_text().split("## Try it")[1].split("\n## ")[0]
     (settings,) = re.findall(r"```toml\n(.*?)```", section, re.DOTALL)
     (block,) = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
     daemon, serve, *commands = block.splitlines()
