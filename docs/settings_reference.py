@@ -43,8 +43,12 @@ examples. A value is the default, or an example where there is none. [Settings](
 
 def _text(text: str) -> str:
     """Return a comment as it can stand in a table, with links to the pages that it names."""
-    linked = _LINK.sub(lambda found: f"[{found[1]}]({found[1]}{found[2] or ''})", text)
+    linked = _LINK.sub(lambda found: f"[{_title(found[1])}]({found[1]}{found[2] or ''})", text)
     return re.sub(r"([*|<])", r"\\\1", " ".join(linked.split()))
+
+
+def _title(page: str) -> str:
+    return _FILE.with_name(page).read_text().partition("\n")[0].removeprefix("# ")
 
 
 def _rows(lines: list[str]) -> Iterator[list[str]]:

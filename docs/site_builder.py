@@ -23,6 +23,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 VERSION: Final[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 _SOURCE: Final = "source/"
 _LINK: Final = re.compile(r"(?<=\]\()(?!#|\w+:)([^)\s#]+)")
+_DIAGRAM: Final = re.compile(r'<pre class="mermaid">.*?</pre>', re.DOTALL)
 _DIAGRAMS: Final = '<script src="vendor/mermaid.tiny.js"></script>'
 _REDIRECT: Final = (
     '<!doctype html>\n<title>Documentation</title>\n<meta http-equiv="refresh" content="0; url={}/index.html">\n'
@@ -100,6 +101,8 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
         return f"{up}{_place(to)}" if to.is_relative_to(ROOT) and to.exists() else found[1]
 
     page.meta["sentence"] = _sentence(markdown)
+    if page.is_homepage:
+        page.meta["hide"] = ["navigation", "toc"]  # its diagram needs the width
     return _LINK.sub(moved, markdown)
 
 
@@ -111,8 +114,9 @@ def _sentence(markdown: str) -> str:
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """Load the library for diagrams from this site, on the pages that have one."""
-    return html if 'class="mermaid"' not in html else html + _DIAGRAMS
+    """Load the library for diagrams from this site, on the pages that have one, and let them be wider than a screen."""
+    wide, diagrams = _DIAGRAM.subn(r'<div class="diagram">\g<0></div>', html)
+    return wide + _DIAGRAMS if diagrams else html
 
 
 def on_nav(nav: Navigation, config: MkDocsConfig, **_: object) -> None:
