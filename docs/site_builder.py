@@ -142,11 +142,16 @@ def _pages(section: Section) -> Iterator[Page]:
             yield from _pages(each)
 
 
+def build(config: Path, folder: Path) -> int:
+    """Build a site, and return MkDocs' exit status. It counts only warnings that it prints: it must not be quiet."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(config)]
+    known = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run([*command, "--site-dir", str(folder)], cwd=ROOT, env=known, check=False).returncode
+
+
 def main(folder: Path) -> None:
     """Build the site of this version into a folder, beside those of other versions, as the tool mike lays them out."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder / VERSION)]
-    known = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    if status := subprocess.run(command, cwd=ROOT, env=known, check=False).returncode:
+    if status := build(ROOT / "mkdocs.yml", folder / VERSION):
         sys.exit(status)
     found = sorted((path.parent.name for path in folder.glob("*/llms.txt")), key=_numbers, reverse=True)
     versions = [{"version": each, "title": each, "aliases": []} for each in found]

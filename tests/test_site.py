@@ -88,6 +88,23 @@ def test_every_page_is_in_llms_txt_with_a_sentence(site: Path, built: dict[Path,
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("page", ["[none](none.md)", "[no anchor](index.md#none)"])
+def test_a_dead_link_and_a_page_in_no_place_end_the_build(
+    page: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "index.md").write_text(f"# Page\n\n{page}\n")
+    (tmp_path / "pages" / "orphan.md").write_text("# Orphan\n")
+    config = tmp_path / "mkdocs.yml"
+    inherited = f"INHERIT: {ROOT}/mkdocs.yml\ndocs_dir: pages\nnav: [index.md]\nhooks: []\nextra_css: []\n"
+    config.write_text(inherited)
+    assert site_builder.build(config, tmp_path / "site") != 0
+    said = capfd.readouterr().err
+    assert "orphan.md" in said
+    assert page.partition("(")[2].rstrip(")") in said
+
+
+@pytest.mark.process
 def test_versions_are_beside_each_other(site: Path) -> None:
     (version,) = json.loads((site / "versions.json").read_text())
     assert version["version"] == site_builder.VERSION
