@@ -23,13 +23,14 @@ from app.model.errors import GatewayError, LeaseLost
 from app.model.masking import masked
 from app.model.message import Position
 from app.observe import logger
-from app.ports import Catalog, Clock, HeldLease, Journal, WritableJournal
+from app.ports import Catalog, Clock, ContentStore, HeldLease, Journal, WritableJournal
 from app.service.content.archived import archive_of
 from app.service.context import ArchiveContext, ReceiverContext, ServiceContext, WriterContext
 from app.service.events.event_spans import Traces
 from app.service.gateway import Gateway
 from app.service.instance import new_instance
 from app.service.receiving.catalog_claim import assembled, require_one_archive
+from app.service.repair import record_files
 from app.service.roles.standing_by import StandingBy
 from app.service.threads import collect_seldom, switch_soon
 from app.settings import Http, Role, Settings, Standby
@@ -72,10 +73,12 @@ def build(settings: Settings, instance: str | None = None, active: HeldLease | N
     With the lease of the `active` gateway it takes over from any other one: from then on, that one can write nothing.
     """
     _opened("data folder", settings.data.mkdir, parents=True, exist_ok=True)
+    store = _opened("content store", plugins.content_store(), settings.content_url)
+    _opened("catalog", _require_known, settings, store)
     clock: Clock = SystemClock()
     is_receiver = Role.RECEIVE in settings.roles
     make = partial(_receiver_context, active) if settings.is_sole_receiver else _archive_context
-    context = make(settings, clock, instance or new_instance())
+    context = make(settings, store, clock, instance or new_instance())
     own = _own_context(context) if is_receiver and not settings.is_sole_receiver else None
     receivers = {
         name: plugins.transport(source.transport).receiver(name, traits(source.framing), source.options)
@@ -92,13 +95,26 @@ def build(settings: Settings, instance: str | None = None, active: HeldLease | N
     return Gateway(context, receivers, senders, archive, own)
 
 
-def _receiver_context(active: HeldLease | None, settings: Settings, clock: Clock, instance: str) -> ReceiverContext:
+def _require_known(settings: Settings, store: ContentStore) -> None:
+    """Raise NewerFormat if a newer version has written the catalog or its records.
+
+    The journal compares its own format when it is opened; these two come before, as opening it changes it. A bucket may
+    be out of reach now: records in one are compared before the first is written.
+    """
+    plugins.catalog().database(settings.catalog_url).require_known()
+    if store.local_path(record_files.FOLDER.removesuffix("/")) is not None:
+        record_files.last_header(store)
+
+
+def _receiver_context(
+    active: HeldLease | None, settings: Settings, store: ContentStore, clock: Clock, instance: str
+) -> ReceiverContext:
     journal, catalog = _storage(settings, clock, active)
     return ReceiverContext(
         settings=settings,
         journal=journal,
         catalog=catalog,
-        store=_opened("content store", plugins.content_store(), settings.content_url),
+        store=store,
         clock=clock,
         metrics=Metrics(),
         traces=_traces(settings, instance),
@@ -119,7 +135,7 @@ def _own_context(context: ServiceContext) -> WriterContext:
     return WriterContext(**others | {"journal": opened})
 
 
-def _archive_context(settings: Settings, clock: Clock, instance: str) -> ArchiveContext:
+def _archive_context(settings: Settings, store: ContentStore, clock: Clock, instance: str) -> ArchiveContext:
     """Return the context of a process that does not receive, or not alone. Without an archive, the sealed segments in
     the data folder are all that can be read. A catalog of several archives knows where they are."""
     catalog: Catalog = _opened("catalog", plugins.catalog(), settings.catalog_url)
@@ -132,7 +148,7 @@ def _archive_context(settings: Settings, clock: Clock, instance: str) -> Archive
         settings=settings,
         journal=_opened("archive", archive_of, catalog, place, settings, is_growing=True),
         catalog=catalog,
-        store=_opened("content store", plugins.content_store(), settings.content_url),
+        store=store,
         clock=clock,
         metrics=Metrics(),
         traces=_traces(settings, instance),

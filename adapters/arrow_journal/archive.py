@@ -189,7 +189,7 @@ class ArrowArchive(PositionReader):
 
     def _header(self, state: SegmentState) -> JournalSegmentHeader:
         """Return the header of a segment, without the rest of its file. Raises BadHeader."""
-        header = read_header(self._storage.start(state, MAX_HEADER))
+        header = read_header(self._storage.start(state, MAX_HEADER), self.path(state.number))
         self._require_journal(header, state.number)
         return header
 
@@ -249,7 +249,7 @@ class ArrowArchive(PositionReader):
 
     def _seed(self, file: ReadFile, state: SegmentState, path: str) -> int:
         try:
-            header = header_of(file, state.size)
+            header = header_of(file, state.size, path)
         except BadHeader as error:
             journal = None if error.foreign else self._journal_of(state.number)
             ids = told_journals(file) if journal is None else [journal]

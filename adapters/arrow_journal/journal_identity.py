@@ -1,7 +1,8 @@
 """The identity of the journal in a folder, and the lowest number that its next segment may have.
 
 The file `identity` has two blocks that are written alternately and in place. So writing needs no free space, and an
-interrupted write leaves the other block unchanged. Each block holds a line of JSON and its CRC-32C.
+interrupted write leaves the other block unchanged. Each block holds a line of JSON and its CRC-32C. The line has the
+journal's `format`.
 
 A journal that several processes open one after the other has one file for each opening: `replace_file` gives the name
 `identity` to a new file. The process before keeps its own file open and writes to that. So it never changes what the
@@ -10,20 +11,23 @@ next process has written, however late it continues.
 
 import json
 import os
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
 
 import structlog
 from crc32c import crc32c
 
 from adapters.arrow_journal.arrow_ipc import BLOCK
 from adapters.disk import ReadFile, UnreadableError, sync_folder
+from app.model.data_formats import JOURNAL
 from app.model.errors import JournalTaken
 from app.model.records import JournalIdentity
 
 NAME = "identity"
 SLOTS = 2
+_FORMAT = "format"
 
 _log = structlog.get_logger(__name__)
 
@@ -96,14 +100,18 @@ def new_id() -> str:
 
 
 def load(folder: Path) -> Known | None:
-    """Return the content of the file in a journal's folder; None if it is missing or cannot be read."""
+    """Return the content of the file in a journal's folder; None if it is missing or cannot be read. Raises
+    NewerFormat."""
     path = folder / NAME
     try:
         file = ReadFile(path)
     except FileNotFoundError:
         return None
     blocks = [_block(file, slot) for slot in range(SLOTS)]
-    known = sorted(filter(None, map(_parsed, blocks)), key=lambda each: each.saved)
+    written = [values for values in map(_parsed, blocks) if values is not None]
+    for values in written:
+        JOURNAL.require_known(values.pop(_FORMAT, None), str(path))
+    known = sorted((Known(**values) for values in written), key=lambda each: each.saved)
     if not known:
         _log.error("identity_damaged", file=str(path), action="recovered from the segments")
         return None
@@ -171,7 +179,7 @@ def epoch_in(folder: Path) -> int | None:
     finally:
         os.close(descriptor)
     known = filter(None, (_parsed(data[at : at + BLOCK]) for at in range(0, len(data), BLOCK)))
-    return max((each.epoch for each in known), default=None)
+    return max((values["epoch"] for values in known), default=None)  # also of a newer version that has taken over
 
 
 def _make(path: Path, known: Known) -> None:
@@ -199,11 +207,12 @@ def _block(file: ReadFile, slot: int) -> bytes:
 
 
 def _written(known: Known) -> bytes:
-    line = json.dumps({name: getattr(known, name) for name in Known.__slots__}).encode() + b"\n"
+    line = json.dumps({_FORMAT: JOURNAL.number, **asdict(known)}).encode() + b"\n"
     return (line + b"%08x\n" % crc32c(line)).ljust(BLOCK, b"\0")
 
 
-def _parsed(block: bytes) -> Known | None:
+def _parsed(block: bytes) -> dict[str, Any] | None:
     line, _, checksum = block.rstrip(b"\0").rstrip(b"\n").rpartition(b"\n")
     line += b"\n"
-    return Known(**json.loads(line)) if checksum == b"%08x" % crc32c(line) else None
+    values: dict[str, Any] | None = json.loads(line) if checksum == b"%08x" % crc32c(line) else None
+    return values

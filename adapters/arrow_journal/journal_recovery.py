@@ -194,7 +194,7 @@ def _look_at(number: int, sealed: bool, path: Path) -> _Found:
     status = path.stat()
     found = _Found(number, sealed, path, status.st_size, status.st_mtime_ns // 1000, None)
     try:
-        return found._replace(header=header_of(ReadFile(path), status.st_size))
+        return found._replace(header=header_of(ReadFile(path), status.st_size, path))
     except BadHeader as error:
         return found._replace(why=str(error), foreign=error.foreign)
     except OSError as error:

@@ -28,7 +28,7 @@ def open_segment(folder: Path) -> OpenSegment | None:
         try:
             file = ReadFile(path)
             size = file.size()
-            header = header_of(file, size)
+            header = header_of(file, size, path)
         except (FileNotFoundError, BadHeader):
             continue
         state = SegmentState(number, size, header.created_at, seed=seed_of(header.journal.id, number))

@@ -14,9 +14,9 @@ from crc32c import crc32c
 from adapters.arrow_journal import arrow_ipc
 from adapters.arrow_journal.batch_columns import SCHEMA
 from adapters.disk import ReadFile, UnreadableError
+from app.model.data_formats import JOURNAL
 from app.model.records import JournalIdentity, Publication
 
-FORMAT = 1
 MAX_HEADER = 64 << 10
 
 _PREFIX = b"attachment_gateway."
@@ -59,7 +59,7 @@ def header_bytes(created_at: int, journal: JournalIdentity, origin: Publication 
     """Return the header of a segment of this journal that was begun at this time (µs), with the origin of its
     messages if it is published."""
     values = {
-        _VERSION: str(FORMAT),
+        _VERSION: str(JOURNAL.number),
         _CREATED: str(created_at),
         _ID: journal.id,
         _EPOCH: str(journal.epoch),
@@ -71,8 +71,9 @@ def header_bytes(created_at: int, journal: JournalIdentity, origin: Publication 
     return data.replace(_MARK + _DASHES, _MARK + _checksum(data))
 
 
-def read_header(start: bytes) -> JournalSegmentHeader:
-    """Return the header of a file that begins with `start`, which may be cut at MAX_HEADER bytes. Raises BadHeader."""
+def read_header(start: bytes, place: object) -> JournalSegmentHeader:
+    """Return the header of a file that begins with `start`, which may be cut at MAX_HEADER bytes. Raises BadHeader, and
+    NewerFormat, which names the file's `place`."""
     end = arrow_ipc.metadata_end(start)
     try:
         schema = arrow_ipc.schema_of(start[:end] if end else start)
@@ -81,13 +82,14 @@ def read_header(start: bytes) -> JournalSegmentHeader:
     metadata = schema.metadata or {}
     version = metadata.get(_VERSION, b"none").decode("utf-8", "replace")
     checksum = metadata.get(_CHECKSUM)
-    if end and (checksum is not None or version == str(FORMAT)):
+    if end and (checksum is not None or version == str(JOURNAL.number)):
         if checksum is None or start.count(checksum, 0, end) != 1 or not checksum.startswith(_MARK):
             raise BadHeader("its checksum is damaged")
         if checksum != _MARK + _checksum(start[:end].replace(checksum, _MARK + _DASHES)):
             raise BadHeader("its checksum does not match")
-    if version != str(FORMAT):
-        raise BadHeader(f"journal format {version}, expected {FORMAT}", foreign=True)
+    JOURNAL.require_known(version, str(place))
+    if version != str(JOURNAL.number):
+        raise BadHeader(f"journal format {version}, expected {JOURNAL.number}", foreign=True)
     if not end or end % arrow_ipc.BLOCK or not schema.equals(SCHEMA):
         raise BadHeader(f"journal format {version} with unknown columns", foreign=True)
     try:
@@ -102,12 +104,12 @@ def read_header(start: bytes) -> JournalSegmentHeader:
     return JournalSegmentHeader(created_at, journal, end, origin)
 
 
-def header_of(file: ReadFile, size: int) -> JournalSegmentHeader:
-    """Return the header of a file of this size in bytes. Raises BadHeader."""
+def header_of(file: ReadFile, size: int, place: object) -> JournalSegmentHeader:
+    """Return the header of a file of this size in bytes. Raises BadHeader, and NewerFormat, which names its `place`."""
     try:
         start = file.read(0, min(size, arrow_ipc.BLOCK))
         end = arrow_ipc.metadata_end(start) or 0
-        return read_header(file.read(0, min(size, end, MAX_HEADER)) if end > len(start) else start)
+        return read_header(file.read(0, min(size, end, MAX_HEADER)) if end > len(start) else start, place)
     except UnreadableError as error:
         raise BadHeader(str(error)) from error
 

@@ -31,7 +31,7 @@ def damages(segment: VerifiableSegment) -> Iterator[Damage]:
     number, state, file = segment.number, segment.state, segment.file()
     size, is_sealed = state.size, state.sealed_at is not None
     try:
-        header_of(file, size)
+        header_of(file, size, f"segment {number}")
     except BadHeader as error:
         yield Damage(number, None, None, f"the header is damaged: {error}")
     scanner = Scanner(file, size, state.own_number, segment.seed)

@@ -26,6 +26,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from adapters.delta_tables import delta_schema
 from adapters.delta_tables.table_storage import LOG
+from app.model.data_formats import TABLES
 from app.model.errors import GatewayError
 from app.ports import TableFile
 
@@ -35,7 +36,8 @@ _METADATA, _LABEL = "attachment_gateway.metadata", "sas.label"
 _RETAINED = "attachment_gateway.retained_from"
 _APPLICATIONS = "attachment_gateway.applications"
 _RETENTION = "delta.logRetentionDuration"
-_CONFIGURATION = {_RETENTION: "interval 1 hours"}
+_FORMAT = "attachment_gateway.format"
+_CONFIGURATION = {_RETENTION: "interval 1 hours", _FORMAT: str(TABLES.number)}
 """The time after which versions that a checkpoint includes are deleted from the log. A stream adds a version every few
 seconds, and everyone who opens the table lists them all."""
 _FEATURES = frozenset(delta_schema.PROTOCOL["writerFeatures"])
@@ -70,11 +72,12 @@ class ColumnBounds(NamedTuple):
 
 
 class Snapshot:
-    """A table's newest version. Raises KeyError when there is no such table."""
+    """A table's newest version. Raises KeyError when there is no such table, and NewerFormat."""
 
     def __init__(self, location: str, name: str) -> None:
         self._location, self._name = location, name
         self.delta = _opened(location, name)
+        TABLES.require_known(self.delta.metadata().configuration.get(_FORMAT), f"the table {name!r}")
         features = set(self.delta.protocol().writer_features or ())
         if not features <= _FEATURES:
             raise GatewayError(

@@ -77,7 +77,7 @@ def left_by_a_killed_process(folder: Path, *batches: list[PhysicalMessage]) -> b
 def found_in(path: Path) -> SegmentState:
     """What is known of an unsealed segment 1."""
     file, size = ReadFile(path), path.stat().st_size
-    state = SegmentState(1, size, 0, seed=seed_of(header_of(file, size).journal.id, 1))
+    state = SegmentState(1, size, 0, seed=seed_of(header_of(file, size, path).journal.id, 1))
     assert state.seed is not None
     find_batches(file, state, state.seed)
     return state

@@ -26,6 +26,7 @@ from adapters.sql_catalog.database import _ON_CONNECT, Database
 from adapters.sql_catalog.schema.catalog_tables import metadata
 from adapters.sql_catalog.schema.record_rows import Columns
 from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.data_formats import CATALOG, NewerFormat
 from app.model.errors import CatalogError, CatalogTaken, GatewayError, LeaseLost
 from app.model.records import Checkpoint, JournalIdentity, NewEvent, PartRun, QuarantineState, RefusedContent
 from app.ports import ArchivedJournal, AttachmentFilter, Catalog, Sending, Sort
@@ -171,19 +172,21 @@ class SqlCatalogContract(CatalogContract):
         with engine.begin() as connection:
             (known,) = connection.scalars(text("SELECT version_num FROM alembic_version"))
             connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-        with closing(SqlCatalog.leases(url)) as leases, pytest.raises(GatewayError, match="a newer version"):
+        assert int(known) == CATALOG.number
+        with closing(SqlCatalog.leases(url)) as leases, pytest.raises(NewerFormat):
             leases.lease_holder("active")
-        for _ in range(2):
-            with pytest.raises(GatewayError) as refused:
-                SqlCatalog(url)
+        for opened in (SqlCatalog, lambda url: SqlCatalog.database(url).require_known()):
+            with pytest.raises(NewerFormat) as refused:
+                opened(url)
             said = str(refused.value)
-            assert "a newer version of this program has made the catalog" in said
-            assert f"its schema is 9999, and this version knows schemas up to {known}. Run the newer version." in said
+            assert "a newer version of this program has written the catalog" in said
+            assert f"format 9999 of the catalog, and this version knows formats up to {CATALOG.number}" in said
             assert "attachment-gateway rebuild" in said
             assert "revision" not in said
         with engine.begin() as connection:
             connection.execute(text("UPDATE alembic_version SET version_num = :known"), {"known": known})
         engine.dispose()
+        SqlCatalog.database(url).require_known()
         SqlCatalog(url).close()
 
     def test_who_takes_over_ends_the_writes_of_all_before(self, catalog: SqlCatalog, url: str) -> None:
@@ -218,14 +221,6 @@ class SqlCatalogContract(CatalogContract):
             assert catalog.progress() == (opened or None)
             catalog.checkpoint(Checkpoint(progress=opened + 1))
             catalog.close()
-
-    def test_refuses_the_schema_of_a_newer_version(self, catalog: SqlCatalog, url: str) -> None:
-        engine = create_engine(url)
-        with engine.begin() as connection:
-            connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-        engine.dispose()
-        with pytest.raises(GatewayError, match="a newer version of this program"):
-            SqlCatalog(url)
 
     @pytest.mark.parametrize(
         ("call", "durable"),

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from adapters.arrow_journal.archive import ArrowArchive
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
+from app.model.data_formats import CHECKPOINT
 from app.model.errors import GatewayError
 from app.pipeline.commit import commit_intent
 from app.pipeline.run import streaming
@@ -162,7 +163,10 @@ def test_an_offset_names_its_journal_and_is_refused_by_another(archive: Archive,
 
     begun = reader(archive, 0)
     offsets = [begun.initialOffset(), begun.latestOffset(begun.initialOffset(), ReadAllAvailable())]
-    assert offsets == [{"journal": journal_of(archive), "segment": number} for number in (0, archive.numbers[-1])]
+    assert offsets == [
+        {"journal": journal_of(archive), "segment": number, "format": CHECKPOINT.number}
+        for number in (0, archive.numbers[-1])
+    ]
     begin, end = (orjson.loads(orjson.dumps(offset)) for offset in offsets)
     both = f"is of journal {journal_of(archive)}.*is journal {journal_of(other)}"
     for known in (0, 100):

@@ -16,6 +16,7 @@ from adapters.sql_catalog.database import Database, parsed
 from adapters.sql_catalog.database_errors import explained
 from adapters.sql_catalog.parts.events import begin_event_log
 from adapters.sql_catalog.schema import catalog_tables
+from adapters.sql_catalog.schema.migrations import require_known
 from app.model.errors import GatewayError
 from app.model.masking import masked
 
@@ -39,6 +40,11 @@ class Maintenance:
             return path.exists() and path.stat().st_size > 0
         with self._connected() as connection:
             return inspect(connection).has_table(catalog_tables.attachments.name)
+
+    def require_known(self) -> None:
+        if self._path is None or self.exists():
+            with self._connected() as connection:
+                require_known(connection, self.place)
 
     def problems(self) -> list[str]:
         path = self._path
@@ -135,7 +141,9 @@ class Maintenance:
 
     @contextmanager
     def _connected(self, isolation: str = "AUTOCOMMIT") -> Iterator[Connection]:
-        engine = create_engine(self._address, hide_parameters=True, isolation_level=isolation)
+        path = self._path
+        creator = {} if path is None else {"creator": lambda: _read_only(path)}
+        engine = create_engine(self._address, hide_parameters=True, isolation_level=isolation, **creator)
         try:
             with explained(self.place), engine.connect() as connection:
                 yield connection
@@ -153,4 +161,6 @@ def _copy(source: Connection, target: Connection) -> None:
 
 
 def _read_only(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)
+    """Return a connection that makes no file: without a write-ahead log, SQLite would make an empty one."""
+    how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "mode=ro&immutable=1"
+    return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=30)

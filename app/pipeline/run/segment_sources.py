@@ -7,9 +7,10 @@ becomes rows.
 
 - A share of the work is some pieces of segments, divided by bytes without reading the files. A piece has the record
   batches that begin in its range. Segments of an object store are never divided, since a reader fetches whole ones.
-- A stream's offset `{"journal": id, "segment": n}` means that the segments of this journal up to number n have been
-  read. Another journal refuses it. Missing numbers are retired segments, but not before segments that receivers have
-  published: there they fail the job, as does a segment that is deleted between planning and reading.
+- A stream's offset `{"journal": id, "segment": n, "format": f}` means that the segments of this journal up to number n
+  have been read. Another journal refuses it, as does a version that does not know the format f. Missing numbers are
+  retired segments, but not before segments that receivers have published: there they fail the job, as does a segment
+  that is deleted between planning and reading.
 - Spark has no column pruning for such sources. Name the columns to read few of them: `.schema("position long, ...")`.
 - Filters on `source` are pushed down.
 """
@@ -35,6 +36,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from app.model.data_formats import CHECKPOINT
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import Position
 from app.pipeline.commit.commit_intent import journal_name
@@ -183,12 +185,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return shares(self._behind(start, end["segment"]), options.partition_bytes, cut=options.is_local)
 
     def _offset(self, segment: int) -> Offset:
-        return {"journal": journal_name(self._archive, self._options.path), "segment": segment}
+        name = journal_name(self._archive, self._options.path)
+        return {"journal": name, "segment": segment, "format": CHECKPOINT.number}
 
     def _require_own(self, start: Offset) -> None:
         """Raise GatewayError if the checkpoint that the stream begins with is not of this journal and these results."""
         if self._is_checked:
             return
+        CHECKPOINT.require_known(start.get("format"), "the checkpoint")
         segment, known = start["segment"], self._options.known_segment
         if segment > self._options.starting_after_segment:
             name = journal_name(self._archive, self._options.path)

@@ -65,6 +65,10 @@ class CatalogDatabase(Protocol):
     def is_empty(self) -> bool:
         """Return whether it holds no attachment, message, delivery or quarantine entry."""
 
+    def require_known(self) -> None:
+        """Raise NewerFormat if a newer version has made the schema. May be called while a gateway runs; changes
+        nothing."""
+
     def problems(self) -> list[str]:
         """Return the damage that the database itself finds. May be called while a gateway runs."""
 

@@ -1,7 +1,8 @@
 """The place of backups: the contents of each backup, and the bytes that backups share.
 
 - `data/<2 digits>/<SHA-256>` holds bytes by their digest, once for all backups that contain them.
-- `backups/<id>.jsonl.gz` is written last and makes a backup: a header, then one file a line.
+- `backups/<id>.jsonl.gz` is written last and makes a backup: a header with the
+  formats of what is in it, then one file a line.
 - `restored/<journal>-<epoch>.json` records that a backup was restored: the original gateway must not add to this place.
 """
 
@@ -12,12 +13,12 @@ from dataclasses import asdict, dataclass, field
 from re import compile as pattern
 from typing import Any, NamedTuple
 
+from app.model import data_formats
 from app.model.errors import GatewayError
 from app.model.records import JournalIdentity
 from app.ports import ContentStore
 from app.service.repair.record_files import gzip_lines, write_gzip_lines
 
-FORMAT = 1
 DATA, BACKUPS, RESTORED = "data/", "backups/", "restored/"
 _SUFFIX = ".jsonl.gz"
 _RESTORED = pattern(rf"{RESTORED}([0-9a-f]{{32}})-(\d+)\.json")
@@ -63,22 +64,20 @@ def backups(place: ContentStore) -> list[str]:
 
 def write(place: ContentStore, header: BackupHeader, files: Iterable[BackupFile]) -> None:
     """Write a manifest, which makes the backup."""
-    lines = ({"format": FORMAT, **asdict(header)}, *map(BackupFile._asdict, files))
+    lines = ({"formats": data_formats.numbers(), **asdict(header)}, *map(BackupFile._asdict, files))
     write_gzip_lines(place, f"{BACKUPS}{header.id}{_SUFFIX}", (json.dumps(line).encode() + b"\n" for line in lines))
 
 
 def read(place: ContentStore, backup: str) -> tuple[BackupHeader, list[BackupFile]]:
     """Return the header and the files of a backup.
 
-    Raises KeyError when there is none, and GatewayError when its manifest is damaged.
+    Raises KeyError when there is none, GatewayError when its manifest is damaged, and NewerFormat when it has anything
+    in a format of a newer version.
     """
     lines: Iterator[dict[str, Any]] = map(json.loads, gzip_lines(place, f"{BACKUPS}{backup}{_SUFFIX}"))
     try:
         head = next(lines)
-        if head.pop("format") != FORMAT:
-            raise GatewayError(
-                f"the backup {backup} is of another format; use the version of this program that wrote it"
-            )
+        data_formats.require_known(head.pop("formats", {}), f"the backup {backup}")
         journal = head.pop("journal")
         header = BackupHeader(**head, journal=None if journal is None else JournalIdentity(*journal))
         return header, [BackupFile(**line) for line in lines]

@@ -15,7 +15,6 @@ attachment.
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from re import compile as pattern
@@ -23,13 +22,13 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from app.model.data_formats import RECORDS, NewerFormat
 from app.model.errors import GatewayError
 from app.ports import ContentStore
 from app.service.repair.record_json import Row, from_json, kind_of, to_json
 from app.service.repair.record_json import line as to_line
 
 FOLDER = "catalog/"
-FORMAT = 1
 MERGED = 32
 DROPPED = "dropped"
 _NAME = pattern(r"catalog/(\d)-(\d{16})\.jsonl\.gz")
@@ -175,7 +174,7 @@ def _row(line: dict[str, Any]) -> Row | Dropped:
 
 
 def _write(store: ContentStore, file: RecordFile, head: RecordHeader, lines: Iterable[bytes]) -> None:
-    first = {"format": FORMAT, "event": head.event, "journal": head.journal}
+    first = {"format": RECORDS.number, "event": head.event, "journal": head.journal}
     write_gzip_lines(store, file.name, chain((to_line(first),), lines))
 
 
@@ -202,8 +201,9 @@ def gzip_lines(store: ContentStore, name: str) -> Iterator[bytes]:
 
 def _header(line: _Line, file: RecordFile) -> RecordHeader:
     value = line.value
-    if value.get("format") != FORMAT or not isinstance(value.get("event"), str | int):
-        raise GatewayError(f"{file.name} is of format {value.get('format')}, expected {FORMAT}")
+    RECORDS.require_known(value.get("format"), f"the records of the catalog in {file.name}")
+    if value.get("format") != RECORDS.number or not isinstance(value.get("event"), str | int):
+        raise GatewayError(f"{file.name} is of format {value.get('format')}, expected {RECORDS.number}")
     return RecordHeader(str(value["event"]), value.get("journal"))
 
 
@@ -225,8 +225,12 @@ def _parsed(line: bytes) -> dict[str, Any]:
 
 
 def last_header(store: ContentStore) -> RecordHeader | None:
-    """Return the header of the newest object that can be read; None when there is none."""
+    """Return the header of the newest object that can be read; None when there is none. Raises NewerFormat."""
     for file in reversed(files(store)):
-        with suppress(KeyError, GatewayError):
+        try:
             return header(store, file)
+        except NewerFormat:
+            raise
+        except (KeyError, GatewayError):
+            continue
     return None

@@ -15,6 +15,7 @@ from app.ports import Catalog, CatalogDatabase, Clock, ContentStore, Journal, Jo
 from app.service.content.archived import archive_of
 from app.service.context import ReceiverContext
 from app.service.receiving.catalog_claim import assembled, require_one_archive
+from app.service.repair.record_files import last_header
 from app.settings import Settings
 
 
@@ -94,6 +95,8 @@ def opened(settings: Settings, *, write: bool) -> Iterator[GatewayStores]:
             catalog, _ = opened_catalog()
             return None if catalog is None else assembled(catalog, journal_id)
 
+        store = plugins.content_store()(settings.content_url)
+        last_header(store)  # records of a newer version are refused before anything is changed
         writer: Journal | None = None
         journal: JournalReader
         catalog, why = opened_catalog()
@@ -113,7 +116,7 @@ def opened(settings: Settings, *, write: bool) -> Iterator[GatewayStores]:
             catalog_error=why,
             journal=journal,
             writer=writer,
-            store=plugins.content_store()(settings.content_url),
+            store=store,
             tables=lambda: tables(settings),
             clock=clock,
         )
