@@ -13,7 +13,7 @@ WORKERS ?= 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run serve pipeline wheel environment test faults cluster sbom release verify alerts-check image-check check quick format docs site lock system java
+.PHONY: help run serve pipeline wheel environment test faults cluster sbom release verify upgrades alerts-check image-check check quick format docs site lock system java
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,10 @@ release: $(VENV)/run.done ## Build what is released from the last commit, with i
 
 verify: $(VENV)/run.done ## Check what was released, or downloaded: make verify RELEASE=folder RELEASE_PUBLIC_KEY_FILE=release.pub
 	@$(BIN)/python -m release.verify "$(RELEASE)"
+
+upgrades: system $(VENV)/dev.done ## Make the data and the lists that later versions are tested with: tests/upgrades/VERSION (docs/releasing.md)
+	@.ci/java $(VENV)
+	@$(BIN)/python -m tests.upgrades.make
 
 alerts-check: ## Let Prometheus' promtool check the alert rules, and when they fire (tests/alerts.yaml)
 	@command -v promtool >/dev/null || .ci/debian-packages prometheus

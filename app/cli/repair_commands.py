@@ -12,6 +12,7 @@ from rich.progress import Progress, TaskID, TimeRemainingColumn
 
 from app.cli.config_command import Config, read
 from app.cli.terminal import Failure, Json, Yes, bars, confirm, err, out, table
+from app.model.data_formats import NewerFormat
 from app.model.errors import GatewayError
 from app.observe import configure_logging
 
@@ -277,13 +278,17 @@ def _list_backups(source: str, place: ContentStore, *, as_json: bool) -> None:
 
     grid = ListTable((ListColumn("Backup"), *numbers("Files", "Size")))
     for each in backup_manifests.backups(place):
-        _, files = backup_manifests.read(place, each)
+        try:
+            _, files = backup_manifests.read(place, each)
+        except NewerFormat as error:
+            err.print(str(error), style="yellow", markup=False, highlight=False)
+            continue
         bytes_ = sum(file.size for file in files)
         if as_json:
             typer.echo(json.dumps({"id": each, "files": len(files), "bytes": bytes_}))
         grid.add_row(each, f"{len(files):,}", size(bytes_))
     if not grid.rows:
-        raise Failure(f"there is no backup in {source}")
+        raise Failure(f"there is no backup in {source} that this version can restore")
     if not as_json:
         out.print(grid)
 

@@ -56,6 +56,7 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
     ),
     (".*", r"docker (build|run) (.|\n)*", "needs Docker, and a registry with its images"),
     (".*", "make (release|verify) .*", "installs everything; tests/test_release.py runs both"),
+    ("docs/releasing.md", "make upgrades", "makes data for a minute, with Spark, and writes into the repository"),
     ("docs/releasing.md", "openssl .*", "asks for a passphrase"),
     ("docs/installing.md", r"cosign (.|\n)*", "needs cosign, and a release that is signed"),
     ("docs/installing.md", "(pipx|uv tool) install .*", "needs a package index"),
