@@ -8,7 +8,7 @@ All other files in the data folder, the content store and the archive have no nu
 that an older version would misread it adds a revision of the catalog: then the older version does not start.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -58,15 +58,16 @@ BACKUP: Final = DataFormat(
     "backup", 1, "choose a backup that this version made: `attachment-gateway restore --from PLACE --list`"
 )
 
-FORMATS: Final = (JOURNAL, CATALOG, RECORDS, TABLES, CHECKPOINT, BACKUP)
+IN_BACKUPS: Final = (JOURNAL, CATALOG, RECORDS, TABLES, BACKUP)
+FORMATS: Final = (*IN_BACKUPS, CHECKPOINT)
 
 
-def numbers(formats: Iterable[DataFormat] = FORMATS) -> dict[str, int]:
-    """Return the numbers of this version by name."""
-    return {each.name: each.number for each in formats}
+def numbers_in_backups() -> dict[str, int]:
+    """Return the numbers, by name, of what a backup of this version has."""
+    return {each.name: each.number for each in IN_BACKUPS}
 
 
 def require_known(found: Mapping[str, Any], place: str) -> None:
-    """Raise NewerFormat if one of the numbers by name that are noted in a place is higher than this version's."""
-    for each in FORMATS:
+    """Raise NewerFormat if one of the numbers, by name, that a backup notes is higher than this version's."""
+    for each in IN_BACKUPS:
         each.require_known(found.get(each.name), place)

@@ -16,7 +16,7 @@ import pytest
 from adapters.arrow_journal import journal_identity, segment_header
 from adapters.disk import ReadFile
 from app.model import data_formats
-from app.model.data_formats import FORMATS, JOURNAL, DataFormat
+from app.model.data_formats import FORMATS, IN_BACKUPS, JOURNAL, DataFormat
 from tests.cli.conftest import Run
 from tests.support.forked_gateway import ForkedGateway
 from tests.upgrades.data import VERSIONS, unpacked
@@ -95,7 +95,7 @@ CASES = {
     "catalog": Newer(data_formats.CATALOG, schema),
     "records": Newer(data_formats.RECORDS, records),
     "table": Newer(data_formats.TABLES, table, _TABLES, is_served=False),
-    **{f"{each.name} in a backup": Newer(each, manifest(each.name), _RESTORED, is_served=False) for each in FORMATS},
+    **{f"{each.name} in a backup": Newer(each, manifest(each.name), _RESTORED, is_served=False) for each in IN_BACKUPS},
 }
 
 
@@ -129,7 +129,10 @@ def test_it_is_refused_and_stays_as_it_is(name: str, tmp_path: Path, run: Run) -
     if newer.is_served:
         gateway.spawn()
         assert gateway.process is not None
-        assert gateway.process.wait(60) == 1
+        try:
+            assert gateway.process.wait(60) == 1
+        finally:
+            gateway.stop()
         assert_says(newer.format, gateway.log)
         assert state(tmp_path) == before
     for command in newer.commands:

@@ -64,7 +64,7 @@ def backups(place: ContentStore) -> list[str]:
 
 def write(place: ContentStore, header: BackupHeader, files: Iterable[BackupFile]) -> None:
     """Write a manifest, which makes the backup."""
-    lines = ({"formats": data_formats.numbers(), **asdict(header)}, *map(BackupFile._asdict, files))
+    lines = ({"formats": data_formats.numbers_in_backups(), **asdict(header)}, *map(BackupFile._asdict, files))
     write_gzip_lines(place, f"{BACKUPS}{header.id}{_SUFFIX}", (json.dumps(line).encode() + b"\n" for line in lines))
 
 

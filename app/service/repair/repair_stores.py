@@ -95,8 +95,8 @@ def opened(settings: Settings, *, write: bool) -> Iterator[GatewayStores]:
             catalog, _ = opened_catalog()
             return None if catalog is None else assembled(catalog, journal_id)
 
-        store = plugins.content_store()(settings.content_url)
-        last_header(store)  # records of a newer version are refused before anything is changed
+        # What is changed is compared first. What is only read may be missing: the journal says so, and makes no folder.
+        store = _content_store(settings) if write else None
         writer: Journal | None = None
         journal: JournalReader
         catalog, why = opened_catalog()
@@ -116,10 +116,17 @@ def opened(settings: Settings, *, write: bool) -> Iterator[GatewayStores]:
             catalog_error=why,
             journal=journal,
             writer=writer,
-            store=store,
+            store=store or _content_store(settings),
             tables=lambda: tables(settings),
             clock=clock,
         )
+
+
+def _content_store(settings: Settings) -> ContentStore:
+    """Return the content store. Raises NewerFormat if a newer version has written its records."""
+    store: ContentStore = plugins.content_store()(settings.content_url)
+    last_header(store)
+    return store
 
 
 def journal_archive(settings: Settings, catalog: Catalog | None) -> JournalArchive:
