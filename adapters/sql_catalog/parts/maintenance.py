@@ -161,6 +161,4 @@ def _copy(source: Connection, target: Connection) -> None:
 
 
 def _read_only(path: Path) -> sqlite3.Connection:
-    """Return a connection that makes no file: without a write-ahead log, SQLite would make an empty one."""
-    how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "mode=ro&immutable=1"
-    return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=30)
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)
