@@ -8,12 +8,14 @@ All other files in the data folder, the content store and the archive have no nu
 that an older version would misread it adds a revision of the catalog: then the older version does not start.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from app.model.errors import GatewayError
 
+_NUMBER: Final = re.compile("[0-9]{1,9}")
 _RESTORE: Final = "restore a backup made before the upgrade: `attachment-gateway restore --from PLACE --data FOLDER`"
 
 
@@ -32,10 +34,10 @@ class DataFormat:
     def require_known(self, found: object, place: str) -> None:
         """Raise NewerFormat if what is in a place was written with a higher number. Values that are no numbers are not
         of a newer version; callers call them damaged or foreign."""
-        text = str(found)
-        if text.isascii() and text.isdigit() and int(text) > self.number:
+        number = number_in(found)
+        if number is not None and number > self.number:
             raise NewerFormat(
-                f"a newer version of this program has written {place}: format {int(text)} of the {self.name}, and this "
+                f"a newer version of this program has written {place}: format {number} of the {self.name}, and this "
                 f"version knows formats up to {self.number}. Nothing was changed. Install the newer version again, or "
                 f"{self.way_back}"
             )
@@ -60,6 +62,12 @@ BACKUP: Final = DataFormat(
 
 IN_BACKUPS: Final = (JOURNAL, CATALOG, RECORDS, TABLES, BACKUP)
 FORMATS: Final = (*IN_BACKUPS, CHECKPOINT)
+
+
+def number_in(found: object) -> int | None:
+    """Return the number of a format as it is written; None if this is no such number."""
+    text = str(found)
+    return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def numbers_in_backups() -> dict[str, int]:

@@ -183,6 +183,11 @@ class SqlCatalogContract(CatalogContract):
             assert f"format 9999 of the catalog, and this version knows formats up to {CATALOG.number}" in said
             assert "attachment-gateway rebuild" in said
             assert "revision" not in said
+        for foreign in ("1f3a", "9" * 30):
+            with engine.begin() as connection:
+                connection.execute(text("UPDATE alembic_version SET version_num = :foreign"), {"foreign": foreign})
+            with pytest.raises(GatewayError, match=f"the schema '{foreign}' of another program"):
+                SqlCatalog(url)
         with engine.begin() as connection:
             connection.execute(text("UPDATE alembic_version SET version_num = :known"), {"known": known})
         engine.dispose()

@@ -5,7 +5,8 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection
 
-from app.model.data_formats import CATALOG
+from app.model.data_formats import CATALOG, number_in
+from app.model.errors import GatewayError
 
 
 def configuration(connection: Connection | None = None) -> Config:
@@ -26,8 +27,14 @@ def upgrade(connection: Connection, place: str, *, only_new: bool = False) -> No
 
 
 def require_known(connection: Connection, place: str) -> list[int]:
-    """Return the number of the revision of the schema that is there, none if there is none. Raises NewerFormat."""
-    there = [int(revision) for revision in MigrationContext.configure(connection).get_current_heads()]
-    for number in there:
-        CATALOG.require_known(number, f"the catalog {place}")
+    """Return the number of the revision of the schema that is there, none if there is none. Raises NewerFormat, and
+    GatewayError if it is the schema of another program."""
+    there: list[int] = []
+    for revision in MigrationContext.configure(connection).get_current_heads():
+        CATALOG.require_known(revision, f"the catalog {place}")
+        if (number := number_in(revision)) is None:
+            raise GatewayError(
+                f"the catalog {place} has the schema {revision!r} of another program; name another database"
+            )
+        there.append(number)
     return there
