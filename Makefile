@@ -41,7 +41,7 @@ environment: ## Pack what the tasks need on a cluster that has Spark: dist/pipel
 test: java ## Set up, then run the whole test suite: make test ARGS="-k journal"
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-faults: system $(VENV)/dev.done ## Break a gateway in a thousand ways and see what holds: make faults ARGS="--seed 7 --faults 1000"
+faults: java ## Break a gateway in a thousand ways and see what holds: make faults ARGS="--seed 7 --faults 1000"
 	@exec $(BIN)/python -m tests.faults.campaign $(ARGS)
 
 cluster: system $(VENV)/dev.done ## Run several receivers, servers and keepers on this machine, with their broker and database (Ctrl-C ends it)
@@ -56,8 +56,7 @@ release: $(VENV)/run.done ## Build what is released from the last commit, with i
 verify: $(VENV)/run.done ## Check what was released, or downloaded: make verify RELEASE=folder RELEASE_PUBLIC_KEY_FILE=release.pub
 	@$(BIN)/python -m release.verify "$(RELEASE)"
 
-upgrades: system $(VENV)/dev.done ## Make the data and the lists that later versions are tested with: tests/upgrades/VERSION (docs/releasing.md)
-	@.ci/java $(VENV)
+upgrades: java ## Make the data and the lists that later versions are tested with: tests/upgrades/VERSION (docs/releasing.md)
 	@$(BIN)/python -m tests.upgrades.make
 
 alerts-check: ## Let Prometheus' promtool check the alert rules, and when they fire (tests/alerts.yaml)

@@ -38,8 +38,8 @@ _APPLICATIONS = "attachment_gateway.applications"
 _RETENTION = "delta.logRetentionDuration"
 _FORMAT = "attachment_gateway.format"
 _CONFIGURATION = {_RETENTION: "interval 1 hours", _FORMAT: str(TABLES.number)}
-"""The time after which versions that a checkpoint includes are deleted from the log. A stream adds a version every few
-seconds, and everyone who opens the table lists them all."""
+"""The properties of a new table: the time after which versions that a checkpoint includes are deleted from the log, and
+the format. A stream adds a version every few seconds, and everyone who opens the table lists them all."""
 _FEATURES = frozenset(delta_schema.PROTOCOL["writerFeatures"])
 _ENGINE = "attachment-gateway"
 _TIME = pa.timestamp("us", "UTC")

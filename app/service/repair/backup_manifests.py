@@ -1,8 +1,8 @@
 """The place of backups: the contents of each backup, and the bytes that backups share.
 
 - `data/<2 digits>/<SHA-256>` holds bytes by their digest, once for all backups that contain them.
-- `backups/<id>.jsonl.gz` is written last and makes a backup: a header with the
-  formats of what is in it, then one file a line.
+- `backups/<id>.jsonl.gz` is written last and makes a backup: a header with the formats of what is in it, then
+  one file a line.
 - `restored/<journal>-<epoch>.json` records that a backup was restored: the original gateway must not add to this place.
 """
 
