@@ -12,7 +12,22 @@ Schema = Mapping[str, Any]
 
 _LEAST = ("minimum", "exclusiveMinimum", "minLength", "minItems")
 _MOST = ("maximum", "exclusiveMaximum", "maxLength", "maxItems")
-_NESTED = ("items", "additionalProperties", "contentSchema")
+_NESTED = ("items", "additionalProperties", "propertyNames", "contentSchema")
+_NAMED = ("properties", "patternProperties")
+_COMPARED = {
+    *_LEAST,
+    *_MOST,
+    *_NESTED,
+    *_NAMED,
+    "prefixItems",
+    "required",
+    "type",
+    "format",
+    "enum",
+    "const",
+    "pattern",
+}
+_ANNOTATIONS = {"title", "description", "default", "examples", "deprecated", "contentMediaType"}
 
 
 def breaking(old: Schema, new: Schema) -> list[str]:
@@ -104,6 +119,8 @@ class _Comparison:
             yield from min(found, key=len, default=[f"{place.name} is gone"])
 
     def _alternative(self, place: _Place, old: Schema, new: Schema) -> Iterator[str]:
+        if unknown := sorted((old.keys() | new.keys()) - _COMPARED - _ANNOTATIONS):
+            raise ValueError(f"{place.name} has {', '.join(unknown)}, which this comparison does not know: add it here")
         before, after = (tuple(each.get(name) for name in ("type", "format")) for each in (old, new))
         if before != after:
             yield f"{place.name} was {_spoken(before)} and is {_spoken(after)}"
@@ -113,16 +130,16 @@ class _Comparison:
             yield from _narrower(place, old, new)
         yield from self._properties(place, old, new)
         for name in _NESTED:
-            inner, newer = old.get(name), new.get(name)
+            inner, newer = old.get(name, True), new.get(name, True)
             if isinstance(inner, Mapping) and isinstance(newer, Mapping):
                 yield from self._schemas(place.at(name), inner, newer)
-            elif place.is_sent and name == "additionalProperties" and newer is False and inner is not False:
-                yield f"{place.name} takes no other properties any more"
+            elif inner != newer and (newer if place.is_sent else inner) is not True:
+                yield f"{place.name} has other {name} now"
         for number, pair in enumerate(zip(old.get("prefixItems", ()), new.get("prefixItems", ()), strict=False)):
             yield from self._schemas(place.at(str(number)), *pair)
 
     def _properties(self, place: _Place, old: Schema, new: Schema) -> Iterator[str]:
-        before, after = (each.get("properties", {}) for each in (old, new))
+        before, after = ({k: v for name in _NAMED for k, v in each.get(name, {}).items()} for each in (old, new))
         required = [set(each.get("required", ())) for each in (old, new)]
         for name, schema in before.items():
             if name not in after:

@@ -59,6 +59,7 @@ def small() -> Document:
             "kind": {"type": "string", "enum": ["a", "b"]},
             "note": {"type": ["string", "null"]},
         },
+        "patternProperties": {"^x-": {"type": "string", "maxLength": 10}},
     }
     limit = {"in": "query", "name": "limit", "schema": {"type": "integer", "maximum": 500, "default": 50}}
     get = {
@@ -145,6 +146,8 @@ BREAKING: dict[str, Change] = {
     "body field not null": lambda part: part["sent"]["properties"].update(note=STRING),
     "limit of a body field": lambda part: part["sent"]["properties"]["name"].update(maxLength=10),
     "other body fields": lambda part: part["sent"].update(additionalProperties=False),
+    "body fields with a pattern": lambda part: part["sent"]["patternProperties"].clear(),
+    "limit of body fields with a pattern": lambda part: part["sent"]["patternProperties"]["^x-"].update(maxLength=5),
 }
 COMPATIBLE: dict[str, Change] = {
     "path": lambda part: part["paths"].update({"/more": {"get": {"responses": {}}}}),
@@ -180,13 +183,23 @@ def test_the_comparison_finds_what_breaks_and_nothing_else(change: Change, break
     assert bool(breaking(small(), changed)) == breaks
 
 
-def removable(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths of operations, responses and properties in a document."""
+def test_a_keyword_that_is_not_compared_is_refused() -> None:
+    changed = small()
+    parts(changed)["sent"]["dependentRequired"] = {"kind": ["note"]}
+    with pytest.raises(ValueError, match="dependentRequired"):
+        breaking(small(), changed)
+
+
+def removable(value: Any, at: tuple[Any, ...] = (), has_names: bool = False) -> Iterator[tuple[Any, ...]]:
+    """The paths of operations, responses and properties in a document; a property may be named like a keyword."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            if at[-1:] in {("properties",), ("responses",)} or (len(at) == 2 and at[0] == "paths"):
+            if has_names:
                 yield (*at, name)
-            yield from removable(inner, (*at, name))
+            inner_has_names = not has_names and (
+                name in {"properties", "patternProperties", "responses"} or at == ("paths",)
+            )
+            yield from removable(inner, (*at, name), inner_has_names)
     elif isinstance(value, list):
         for number, inner in enumerate(value):
             yield from removable(inner, (*at, number))

@@ -11,7 +11,7 @@ from fastapi import Depends, Query, Request, Response, params
 from fastapi.dependencies.utils import get_flat_params
 
 from app.service.gateway import Gateway
-from app.web.http.parameters import Digits
+from app.web.http.parameters import DIGITS
 from app.web.problems import Problem
 
 _OF_PATHS = "/%:@!$&'()*+,;=~"
@@ -47,7 +47,7 @@ async def _paging(
     request: Request,
     response: Response,
     cursor: Annotated[str | None, Query(description="`next` of the previous page", max_length=1000)] = None,
-    limit: Annotated[Digits, Query(description="maximum number of items per page", ge=1, le=500)] = 50,
+    limit: Annotated[int, Query(description="maximum number of items per page", ge=1, le=500), DIGITS] = 50,
 ) -> Paging:
     return Paging(cursor, limit, request, response)
 

@@ -11,7 +11,7 @@ from app.tables.write import FORMATS, OutputOptions, TableFormat
 from app.tables.write.output_pieces import OutputPieces
 from app.tables.write.output_table import Blank, Dates, Formulas, Missing, Names, Times
 from app.tables.xpt.xpt_limits import UnfitTableError
-from app.web.http.parameters import Digits
+from app.web.http.parameters import DIGITS
 from app.web.problems import Problem
 
 BY_MEDIA_TYPE: Mapping[str, TableFormat] = {known.media_type: known for known in reversed(list(FORMATS.values()))}
@@ -101,8 +101,8 @@ async def _options(
             examples=[["Name,Age"]],
         ),
     ] = None,
-    offset: Annotated[Digits | None, Query(description="number of rows to skip at the beginning", ge=0)] = None,
-    limit: Annotated[Digits | None, Query(description="maximum number of rows", ge=0)] = None,
+    offset: Annotated[int | None, Query(description="number of rows to skip at the beginning", ge=0), DIGITS] = None,
+    limit: Annotated[int | None, Query(description="maximum number of rows", ge=0), DIGITS] = None,
     missing: Annotated[
         Missing | None,
         Query(

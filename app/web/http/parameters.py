@@ -20,7 +20,8 @@ def _require_digits(value: Any) -> Any:
     return value
 
 
-Digits = Annotated[int, BeforeValidator(_require_digits)]
+DIGITS = BeforeValidator(_require_digits)
+"""What comes after the limits of a whole number, `Annotated[int, Query(ge=0), DIGITS]`, so that OpenAPI has them."""
 
 
 _NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)

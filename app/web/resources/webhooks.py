@@ -17,7 +17,7 @@ from app.service.gateway import Gateway
 from app.web.dependencies.caller import CallerDep, require_unlimited
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep
 from app.web.http.json_body import read_json, request_body
-from app.web.http.parameters import Digits, optional_time
+from app.web.http.parameters import DIGITS, optional_time
 from app.web.problems import Problem, responses
 from app.web.resources.schemas import Links, PageView, page_view
 
@@ -99,7 +99,7 @@ class Count(BaseModel):
 
 Name = Annotated[str, Path(description="its name in the settings", max_length=100)]
 Events = Annotated[
-    list[Annotated[Digits, Query(ge=1, lt=1 << 63)]] | None,
+    list[Annotated[int, Query(ge=1, lt=1 << 63), DIGITS]] | None,
     Query(alias="event", description="the numbers of their events; without it, all"),
 ]
 

@@ -20,7 +20,7 @@ from app.service.monitoring.timeline import Moment, in_order, reads, timeline
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import POSITION, Identifier, known_attachment
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep
-from app.web.http.parameters import Digits, optional_time
+from app.web.http.parameters import DIGITS, optional_time
 from app.web.problems import Problem, responses
 from app.web.resources.schemas import shown
 from app.web.resources.trace import FrameView, decoded_message
@@ -207,10 +207,11 @@ def attachment_parts(
     attachment_id: Identifier,
     gateway: GatewayDep,
     caller: CallerDep,
-    first: Annotated[Digits, Query(ge=1, le=LARGEST_NUMBER, description="the first sequence number")] = 1,
+    first: Annotated[int, Query(ge=1, le=LARGEST_NUMBER, description="the first sequence number"), DIGITS] = 1,
     last: Annotated[
-        Digits | None,
+        int | None,
         Query(ge=1, le=LARGEST_NUMBER, description="the last sequence number; without it, all that follow"),
+        DIGITS,
     ] = None,
 ) -> PartsView:
     """Return which parts have arrived and which are missing, as runs of sequence numbers with their times."""

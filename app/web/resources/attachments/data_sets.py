@@ -21,7 +21,7 @@ from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import Identifier
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.http.negotiation import quality
-from app.web.http.parameters import Digits
+from app.web.http.parameters import DIGITS
 from app.web.problems import Problem, responses
 from app.web.resources.attachments.content import finished_data_set, readable_in_part
 from app.web.resources.data_set_schemas import SchemaView, describe, found_contents
@@ -241,7 +241,7 @@ async def data_set_profile(
     request: Request,
     gateway: GatewayDep,
     caller: CallerDep,
-    top: Annotated[Digits, Query(ge=0, le=MOST_FREQUENT, description="number of most frequent values")] = TOP,
+    top: Annotated[int, Query(ge=0, le=MOST_FREQUENT, description="number of most frequent values"), DIGITS] = TOP,
 ) -> Response:
     """Return a data set's values, variable by variable: missing and different values, range, mean and frequent values.
 
@@ -266,8 +266,8 @@ async def data_set_rows(
     request: Request,
     gateway: GatewayDep,
     caller: CallerDep,
-    offset: Annotated[Digits, Query(ge=0, lt=1 << 62, description="number of rows to skip at the beginning")] = 0,
-    limit: Annotated[Digits, Query(ge=1, le=MOST_ROWS, description="maximum number of rows")] = 100,
+    offset: Annotated[int, Query(ge=0, lt=1 << 62, description="number of rows to skip at the beginning"), DIGITS] = 0,
+    limit: Annotated[int, Query(ge=1, le=MOST_ROWS, description="maximum number of rows"), DIGITS] = 100,
     sort: Annotated[
         str | None,
         Query(

@@ -10,7 +10,7 @@ from app.web.dependencies.caller import CallerDep
 from app.web.dependencies.identifiers import Identifier, known_attachment, unknown, whole
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.entity_tags import require_match
-from app.web.http.parameters import Digits, Timestamp, to_microseconds
+from app.web.http.parameters import DIGITS, Timestamp, to_microseconds
 from app.web.problems import responses
 from app.web.resources.attachments.content import missing_parts
 from app.web.resources.attachments.schemas import AttachmentView
@@ -36,10 +36,10 @@ def list_attachments(
     received_after: Annotated[Timestamp | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
     received_before: Annotated[Timestamp | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
     min_size: Annotated[
-        Digits | None, Query(ge=0, lt=1 << 63, description="bytes of finished content, at least")
+        int | None, Query(ge=0, lt=1 << 63, description="bytes of finished content, at least"), DIGITS
     ] = None,
     max_size: Annotated[
-        Digits | None, Query(ge=0, lt=1 << 63, description="bytes of finished content, at most")
+        int | None, Query(ge=0, lt=1 << 63, description="bytes of finished content, at most"), DIGITS
     ] = None,
     announced: Annotated[
         bool,

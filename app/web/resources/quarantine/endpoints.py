@@ -15,7 +15,7 @@ from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import EntryIdentifier, entry_identifier, unknown
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.json_body import read_json, request_body
-from app.web.http.parameters import Digits
+from app.web.http.parameters import DIGITS
 from app.web.problems import Problem, responses
 from app.web.resources.quarantine.schemas import (
     LONGEST_WHY,
@@ -67,7 +67,7 @@ def list_quarantine_groups(
     state: QuarantineState | None = None,
     code: Code = None,
     why: Why = None,
-    limit: Annotated[Digits, Query(description="maximum number of groups", ge=1, le=500)] = 50,
+    limit: Annotated[int, Query(description="maximum number of groups", ge=1, le=500), DIGITS] = 50,
 ) -> QuarantineGroupsView:
     """Count the quarantined messages by source, code and reason, the largest groups first.
 

@@ -20,7 +20,7 @@ from app.web.dependencies.caller import CallerDep
 from app.web.dependencies.identifiers import unknown
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep
 from app.web.http.digests import Digests
-from app.web.http.parameters import Digits
+from app.web.http.parameters import DIGITS
 from app.web.http.traceparent import TraceParent, continued
 from app.web.problems import Problem, responses
 from app.web.resources.schemas import PageView, page_view
@@ -35,8 +35,8 @@ router = APIRouter(prefix="/uploads", tags=["messages"])
 
 UploadId = Annotated[str, Path(description="the upload's identifier")]
 TusResumable = Annotated[str, Header(description="the version of tus: `1.0.0`")]
-UploadLength = Annotated[Digits | None, Header(ge=0, le=tus.LONGEST, description="bytes of the whole content")]
-UploadOffset = Annotated[Digits, Header(ge=0, le=tus.LONGEST, description="the byte at which this body continues")]
+UploadLength = Annotated[int | None, Header(ge=0, le=tus.LONGEST, description="bytes of the whole content"), DIGITS]
+UploadOffset = Annotated[int, Header(ge=0, le=tus.LONGEST, description="the byte at which this body continues"), DIGITS]
 UploadChecksum = Annotated[
     str | None, Header(description="the body's checksum: an algorithm, a space, base64", max_length=200)
 ]
