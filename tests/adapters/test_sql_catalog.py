@@ -136,7 +136,8 @@ class SqlCatalogContract(CatalogContract):
     def test_a_number_is_exact_up_to_the_most_that_is_counted(
         self, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("adapters.sql_catalog.listing_pages.MOST_COUNTED", 6)
+        for most in ("MOST_COUNTED", "MOST_READ"):
+            monkeypatch.setattr(f"adapters.sql_catalog.listing_pages.{most}", 6)
         for kept, is_all in ((6, True), (7, False)):
             keep(catalog, *(attachment(number) for number in range(kept)))
             catalog.checkpoint(Checkpoint(quarantine=[spoilt(number) for number in range(kept)]))
@@ -146,7 +147,7 @@ class SqlCatalogContract(CatalogContract):
     def test_groups_of_the_quarantine_count_its_newest_entries(
         self, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("adapters.sql_catalog.listing_pages.MOST_COUNTED", 6)
+        monkeypatch.setattr("adapters.sql_catalog.listing_pages.MOST_READ", 6)
         catalog.checkpoint(Checkpoint(quarantine=[spoilt(n, code="old" if n < 4 else "new") for n in range(10)]))
         catalog.set_quarantine_state("q0", "dismissed")
 

@@ -56,7 +56,7 @@ def list_attachments(
         bool,
         Query(
             description="add the header `Total-Count`, the number of items on all pages. `10000+` is a part of them: "
-            "counting ends after 10,000 rows"
+            "counting ends after 10,000 rows, or after 4,000 where each has to be read"
         ),
     ] = False,
 ) -> PageView[AttachmentView]:

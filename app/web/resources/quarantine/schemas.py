@@ -105,7 +105,7 @@ class QuarantineGroupView(BaseModel):
 
 class QuarantineGroupsView(BaseModel):
     """The largest groups of quarantined messages. `groups` and `entries` count all of them, including those that
-    `items` leaves out. Counting ends after the newest 10,000 entries, and then `is_exact` is false."""
+    `items` leaves out. Counting ends after the newest 4,000 entries, and then `is_exact` is false."""
 
     items: list[QuarantineGroupView]
     groups: int = Field(examples=[3])
