@@ -2,11 +2,12 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from random import Random
 from threading import Thread
 from time import monotonic, time_ns
 from typing import Any
@@ -15,6 +16,8 @@ from uuid import uuid4
 import pyarrow as pa
 import uvicorn
 from prometheus_client import Counter
+from starlette.routing import Router
+from starlette.types import Receive, Scope, Send
 
 from adapters.arrow_journal import ArrowJournal
 from adapters.memory import MemoryReceiver, QueueSettings, queue
@@ -37,8 +40,10 @@ from app.model.records import (
 )
 from app.ports import ArchivedJournal, DeliveryProgress
 from app.service.content.hashing_writer import Measured
-from app.service.context import ReceiverContext
+from app.service.context import ReceiverContext, RepeatedParts
 from app.service.gateway import Gateway
+from app.service.instance import new_instance
+from app.service.threads import Notifier
 from app.settings import Settings
 from app.testing.gateway_stages import migrated
 from app.testing.waiting import until
@@ -282,6 +287,12 @@ class Stock:
         until(lambda: _value(count) == wanted)
         until(lambda: (self.catalog.progress() or -1) >= (self.journal.end() or Position(0, 0, 0)).pack() > ahead)
 
+    def replica(self) -> Gateway:
+        """Return a gateway of another process over the same stores."""
+        own: dict[str, Any] = {"metrics": Metrics(), "notifier": Notifier(), "repeated": RepeatedParts()}
+        context = replace(self.gateway.context, instance=new_instance(), **own)
+        return Gateway(context, {}, dict.fromkeys(self.settings.destinations, self.recorder))
+
     def close(self) -> None:
         self.gateway.stop()
 
@@ -306,9 +317,24 @@ class _PromptServer(uvicorn.Server):
 
 
 @contextmanager
-def serving(app: Any) -> Iterator[str]:
-    """The address at which uvicorn serves an application, in a thread."""
-    config = configuration(app, app.state.gateway.settings.http.model_copy(update={"port": 0}))
+def serving(app: Any, *others: Any) -> Iterator[str]:
+    """The address at which uvicorn serves an application, in a thread. Each request goes to it or to one of others."""
+    apps, random = [app, *others], Random(33)
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for each in apps:
+                await stack.enter_async_context(each.router.lifespan_context(each))
+            yield
+
+    begun = Router(lifespan=lifespan)
+
+    async def spread(scope: Scope, receive: Receive, send: Send) -> None:
+        await (begun if scope["type"] == "lifespan" else random.choice(apps))(scope, receive, send)
+
+    served: Any = spread if others else app
+    config = configuration(served, app.state.gateway.settings.http.model_copy(update={"port": 0}))
     server = _PromptServer(config)
     thread = Thread(target=server.run, daemon=True)
     thread.start()

@@ -46,6 +46,7 @@ def test_405_says_what_is_allowed(shared_http: httpx.Client) -> None:
     assert shared_http.request("PATCH", "/v1/attachments").headers["allow"] == "GET, HEAD"
 
 
+@pytest.mark.usefixtures("one_process")
 def test_a_fault_of_ours_tells_nothing_but_its_number(stock: Stock, http: httpx.Client) -> None:
     with sqlite3.connect(stock.settings.data / "catalog.sqlite") as database:
         database.execute("ALTER TABLE attachments RENAME TO lost")
@@ -80,6 +81,7 @@ def test_tokens(tmp_path: Path) -> None:
     stock.close()
 
 
+@pytest.mark.usefixtures("one_process")
 def test_requests_are_measured_by_method_route_and_status(stock: Stock, http: httpx.Client) -> None:
     """Not by what clients choose: identifiers, paths that do not exist, methods that are none."""
     for method, path in (
@@ -110,6 +112,7 @@ def test_requests_are_measured_by_method_route_and_status(stock: Stock, http: ht
     assert value("http_server_active_requests", {"http_request_method": "GET"}) == 0
 
 
+@pytest.mark.usefixtures("one_process")
 def test_health_and_metrics(stock: Stock, http: httpx.Client) -> None:
     assert http.get("/health/live").status_code == 200
     starting = http.get("/health/ready")

@@ -131,6 +131,7 @@ def test_a_comment_keeps_the_connection(stock: Stock, http: httpx.Client, monkey
         assert [event["id"] for event in listener.events(1)] == [identify(stock, 1)]
 
 
+@pytest.mark.usefixtures("one_process")
 def test_the_stream_ends_when_the_gateway_drains(stock: Stock, http: httpx.Client) -> None:
     with http.stream("GET", "/v1/events") as response:
         listener = Listener(response)

@@ -60,6 +60,7 @@ def test_dismissing(stock: Stock, http: httpx.Client) -> None:
     assert http.get("/v1/quarantine", params={"state": "kept"}).json()["items"] == []
 
 
+@pytest.mark.usefixtures("one_process")
 def test_replaying_tries_again(stock: Stock, http: httpx.Client) -> None:
     stock.gateway.start()
     record = stock.quarantined(b"still no header")
@@ -70,6 +71,7 @@ def test_replaying_tries_again(stock: Stock, http: httpx.Client) -> None:
     assert kept["id"] != record.id
 
 
+@pytest.mark.usefixtures("one_process")
 def test_a_replay_says_what_became_of_the_attachments(stock: Stock, http: httpx.Client) -> None:
     stock.gateway.start()
     sent = delivery(stock.gateway.context, [(AttachmentKind.BINARY_FILE, "a.bin", b"x" * 100)])
@@ -95,6 +97,7 @@ def replayed(stock: Stock, http: httpx.Client, message: PhysicalMessage) -> dict
     return outcome
 
 
+@pytest.mark.usefixtures("one_process")
 def test_while_assembly_is_behind_a_replay_is_pending(
     stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +118,7 @@ def test_when_the_segment_is_gone(stock: Stock, http: httpx.Client) -> None:
     assert http.post(f"/v1/quarantine/{record.id}/replay").status_code == 410
 
 
+@pytest.mark.usefixtures("one_process")
 def test_many_are_replayed_at_once(stock: Stock, http: httpx.Client) -> None:
     stock.gateway.start()
     records = [stock.quarantined(b"no header %d" % number) for number in range(3)]
@@ -129,6 +133,7 @@ def test_many_are_replayed_at_once(stock: Stock, http: httpx.Client) -> None:
     assert len(http.get("/v1/quarantine", params={"state": "replayed"}).json()["items"]) == 3
 
 
+@pytest.mark.usefixtures("one_process")
 def test_a_replay_of_many_goes_on_after_one_that_is_gone(stock: Stock, http: httpx.Client) -> None:
     stock.gateway.start()
     gone = stock.quarantined(b"gone")
@@ -139,6 +144,7 @@ def test_a_replay_of_many_goes_on_after_one_that_is_gone(stock: Stock, http: htt
     assert [each["result"] for each in done] == ["gone", "replayed"]
 
 
+@pytest.mark.usefixtures("one_process")
 def test_a_replay_of_many_goes_on_after_one_that_is_damaged(
     stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +163,7 @@ def test_a_replay_of_many_goes_on_after_one_that_is_damaged(
     assert http.post(f"/v1/quarantine/{damaged.id}/replay").json()["type"] == "/problems/damaged"
 
 
+@pytest.mark.usefixtures("one_process")
 def test_a_group_is_dismissed_and_replayed_however_large_it_is(
     stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def test_without_a_change_the_time_ends_the_wait(stock: Stock, http: httpx.Clien
         assert http.get("/v1/deliveries/cd34", params={"wait": wrong}).status_code == 422, wrong
 
 
+@pytest.mark.usefixtures("one_process")
 def test_the_end_of_the_gateway_ends_the_wait(stock: Stock, http: httpx.Client, awaited: list[str]) -> None:
     delivery(stock)
     with ThreadPoolExecutor(1) as pool:

@@ -276,6 +276,7 @@ def test_a_million_parts_in_any_order(stock: Stock, http: httpx.Client) -> None:
         assert {sequence in have for sequence in numbers} == {each["state"] == "received"}
 
 
+@pytest.mark.usefixtures("one_process")
 def test_parts_that_are_forgotten_are_all_there(stock: Stock, http: httpx.Client) -> None:
     record = stock.stored(b"x" * 10, parts_expected=7, parts_received=7, kind=AttachmentKind.TEXT_FILE)
     seen = http.get(f"/v1/attachments/{record.id}/parts").json()

@@ -46,6 +46,7 @@ def assert_refused(response: httpx.Response) -> None:
     assert response.json()["detail"].startswith("the content is not served: ")
 
 
+@pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize(
     "damage",
     [
@@ -88,6 +89,7 @@ def test_a_damaged_object_is_a_problem(
     assert http.get("/health/live").json()["checks"]["content"]["ok"]
 
 
+@pytest.mark.usefixtures("one_process")
 def test_damage_that_the_catalog_could_not_record_is_recorded_at_the_next_reading(
     stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +111,7 @@ def test_damage_that_the_catalog_could_not_record_is_recorded_at_the_next_readin
     assert http.get(f"/v1/attachments/{record.id}").json()["reason"]["code"] == "damaged-content"
 
 
+@pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize("found", ["before", "while"])
 def test_damage_of_a_deleted_attachment_is_forgotten(
     stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch, found: str

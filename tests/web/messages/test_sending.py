@@ -28,6 +28,7 @@ def test_files_are_sent_as_groups(stock: Stock, http: httpx.Client) -> None:
     assert {message.group_id.hex()[:32] for message in stock.recorder.sent} == {sent["attachments"][0]["correl_id"]}
 
 
+@pytest.mark.usefixtures("one_process")
 def test_an_upload_over_the_limit(stock: Stock, http: httpx.Client) -> None:
     limits = stock.settings.limits.model_copy(update={"upload_bytes": 3 << 20, "attachments_a_message": 3})
     stock.gateway.settings = stock.settings.model_copy(update={"limits": limits})
@@ -104,6 +105,7 @@ def partial_files(stock: Stock) -> int:
     return len(list((stock.settings.data / "content" / ".partial").iterdir()))
 
 
+@pytest.mark.usefixtures("one_process")
 def test_a_key_that_is_being_used_is_refused(stock: Stock, http: httpx.Client) -> None:
     slow = SlowUpload(http, **{"Idempotency-Key": "k"})
     until(lambda: partial_files(stock) == 1)
@@ -130,6 +132,7 @@ def test_a_full_store(stock: Stock, http: httpx.Client, monkeypatch: pytest.Monk
     assert (response.status_code, response.json()["type"]) == (507, "/problems/storage-full")
 
 
+@pytest.mark.usefixtures("one_process")
 def test_nothing_is_taken_while_the_gateway_drains(stock: Stock, http: httpx.Client) -> None:
     stock.gateway.draining = True
     response = http.post("/v1/messages", files=described(simple(), a=b""))
