@@ -4,11 +4,24 @@ INTERRUPTED = 130
 """The exit status after Ctrl-C: the shell's status for a program that SIGINT ends."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C.
+
+    After a KeyboardInterrupt in `exec()` of a text, which libraries use while they load, `python -m` ends by SIGINT
+    whatever the exit status is. It does not after an exception of a subclass.
+    """
+
+
+def interrupt(*_: object) -> None:
+    """Raise Interrupted. This is a handler of signals."""
+    raise Interrupted
+
+
 def end_at_interrupts() -> None:
     """Have Ctrl-C end the process at once.
 
     Until all imports are done, there is nothing to clean up, and libraries that are interrupted while they load print
-    a traceback or continue.
+    a traceback or continue. After a command, everything is cleaned up, and Python's own end would print a traceback.
     """
     import os  # noqa: PLC0415 - as few imports as possible come before the handler
     import signal  # noqa: PLC0415
@@ -25,7 +38,9 @@ def main() -> None:
     from app.cli.application import run  # noqa: PLC0415
 
     try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, interrupt)
         run()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    finally:
+        end_at_interrupts()

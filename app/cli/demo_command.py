@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.cli import interrupt
 from app.cli.rest_client import Client
 from app.cli.terminal import Failure, out, size
 from app.model.errors import GatewayError
@@ -53,7 +54,7 @@ def demo(
 
     configure_logging("warning", "console")
     for ending in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(ending, signal.default_int_handler)  # otherwise the folder would be left after a SIGTERM
+        signal.signal(ending, interrupt)  # otherwise the folder would be left after a SIGTERM
     with _folder() as folder, demo_broker.EmbeddedBroker() as mqtt, closing(_listener()) as listener:
         host, port = listener.getsockname()
         settings = _settings(data or folder / "data", mqtt.url, port)

@@ -13,6 +13,7 @@ from attachment_gateway_client import AttachmentGatewayError, Event, Problem
 from rich.markup import escape
 from rich.progress import MofNCompleteColumn, Progress, TaskID, TimeElapsedColumn
 
+from app.cli import interrupt
 from app.cli.line_tables import first_digits, without_zeros
 from app.cli.rest_client import DEFAULT_URL, Client, Url, as_failure, connect, is_unavailable
 from app.cli.terminal import err, is_narrow, out, progress, size, state, time
@@ -68,7 +69,7 @@ def watch(
     The first line says from which sources the gateway receives. If the gateway does not answer, this waits until
     it answers again, and shows what happened meanwhile.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # services are ended by it, and watching has no other end
+    signal.signal(signal.SIGTERM, interrupt)  # services are ended by it, and watching has no other end
     try:
         with connect(url) as client:
             bars = _bars(client)

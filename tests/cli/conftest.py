@@ -1,5 +1,6 @@
 """A gateway with a broker to itself, and the command line to it."""
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,6 +34,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         monkeypatch.setattr(sys, "argv", ["attachment-gateway", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             main()
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # what `main` leaves is for the end of a process
         out, err = capsys.readouterr()
         return Result(int(ended.value.code or 0), out, err)
 

@@ -120,6 +120,18 @@ def test_ctrl_c_while_the_entry_itself_is_loaded(module: str) -> None:
     assert (done.returncode, done.stderr) == (130, "")
 
 
+def test_ctrl_c_in_code_that_a_library_makes(tmp_path: Path) -> None:
+    """After a KeyboardInterrupt in `exec()` of a text, Python would end by the signal, and not with a status."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.metadata, signal\n"
+        "importlib.metadata.version = lambda _: exec('signal.raise_signal(signal.SIGINT)', globals())"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    program = [sys.executable, "-m", "app", "--version"]
+    done = subprocess.run(program, capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_ctrl_c_while_the_gateway_starts(tmp_path: Path) -> None:
     environment = os.environ | {
         "ATTACHMENT_GATEWAY_DATA": str(tmp_path / "data"),
