@@ -27,6 +27,13 @@ def _refuse_others() -> None:
             )
 
 
+def _keep_the_current_folder_out() -> None:
+    """Have the processes that multiprocessing and Spark start find no package of others where the user is."""
+    import os  # noqa: PLC0415
+
+    os.environ["PYTHONSAFEPATH"] = "1"
+
+
 def _is_own(spec: ModuleSpec) -> bool:
     """Tell whether a package lies beside this module and is the gateway's."""
     from pathlib import Path  # noqa: PLC0415
@@ -45,6 +52,7 @@ def _place(spec: ModuleSpec | None) -> str:
 
 try:
     _refuse_others()
+    _keep_the_current_folder_out()
 
     from app.__main__ import main
 except KeyboardInterrupt:

@@ -283,19 +283,22 @@ def apart(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
     return folder
 
 
+FOREIGN = "raise SystemExit('the code of others runs')\n"
+
+
 def test_the_wheels_work_by_themselves(apart: Path, tmp_path: Path) -> None:
-    """The gateway runs the demo through all adapters, and the client library."""
+    """The gateway runs the demo through all adapters, and the client library, where others have such packages."""
     folder, environment = apart, {"PYTHONPATH": str(apart), "PATH": os.defpath, "TMPDIR": str(tmp_path)}
     script = "import app, adapters, attachment_gateway_client as c; print(app.__file__, adapters.__file__, c.__file__)"
     where = [sys.executable, "-c", script]
     found = subprocess.run(where, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
     assert found.count(str(folder)) == 3
+    for name in ("app", "adapters"):  # scripts do not import from the current folder, but `python -c` does
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(FOREIGN)
     demo = [f"{folder}/bin/attachment-gateway", "demo", "--once"]
     done = subprocess.run(demo, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.count("equal, ")) == (0, 3), done.stderr
-
-
-FOREIGN = "raise SystemExit('the code of others runs')\n"
 
 
 @pytest.fixture
