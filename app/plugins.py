@@ -57,8 +57,8 @@ _EXTRAS = {
     "pymqi": "mq",
     "ibmmq": "mq-ibmmq",
     "psycopg": "postgresql",
-    "amqtt": "demo",
     "pyspark": "pipeline",
+    "grpc": "connect",
     "deltalake": "tables",
     "duckdb": "tables",
     "pyiceberg": "iceberg",
@@ -157,10 +157,11 @@ def load(kind: Kind, name: str) -> Any:
 def how_to_install(library: str) -> str:
     """Return the command that installs a library, with all that this package's extra with it names.
 
-    It names libraries and versions, not the extra, since this package is in no package index.
+    It names libraries and versions, since this package is in no package index, and the extra in a comment.
     """
-    wanted = _requirements(_EXTRAS.get(library, ""))
-    return "pip install " + (" ".join(f"'{each}'" for each in wanted) or library)
+    if (extra := _EXTRAS.get(library)) is None:
+        return f"pip install {library}"
+    return " ".join(["pip install", *(f"'{each}'" for each in _requirements(extra)), f" # the extra {extra!r}"])
 
 
 def _requirements(extra: str) -> Iterator[str]:

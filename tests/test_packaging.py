@@ -26,9 +26,9 @@ SETUPTOOLS = PYPROJECT["tool"]["setuptools"]
 CLIENT = tomllib.loads((ROOT / "clients/python/pyproject.toml").read_text())["project"]
 FOLDERS = ("app", "adapters", "clients/python/src/attachment_gateway_client")
 LOCKED_EXTRAS = {
-    "requirements.lock": ["demo", "postgresql", "tables"],
-    "requirements-pipeline.lock": ["demo", "postgresql", "pipeline"],
-    "requirements-dev.lock": ["demo", "postgresql", "pipeline", "testing", "dev"],
+    "requirements.lock": ["postgresql", "tables"],
+    "requirements-pipeline.lock": ["postgresql", "pipeline"],
+    "requirements-dev.lock": ["postgresql", "pipeline", "testing", "dev"],
 }
 
 

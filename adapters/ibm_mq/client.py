@@ -70,7 +70,7 @@ def find_library() -> Library:
             refusals.append(f"{name}: {refusal}")
     raise ImportError(
         "it needs IBM MQ's client and its Python library. Install the IBM MQ redistributable client, then "
-        f"pip install pymqi, or ibmmq instead ({'; '.join(refusals)})"
+        f"pip install pymqi (the extra 'mq') or ibmmq (the extra 'mq-ibmmq'): {'; '.join(refusals)}"
     )
 
 

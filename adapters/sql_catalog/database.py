@@ -313,20 +313,26 @@ def _from_json(text: str | bytes) -> Any:
         return json.loads(text)
 
 
+def engine_of(url: URL, **options: Any) -> Engine:
+    """Return an engine that shows no parameters, which are user data, in exceptions or logs.
+
+    Raises GatewayError when the driver is missing.
+    """
+    try:
+        return create_engine(url, hide_parameters=True, **options)
+    except (ModuleNotFoundError, NoSuchModuleError) as error:
+        raise GatewayError(f"no driver for {url.drivername} ({error}): {how_to_install('psycopg')}") from error
+
+
 def _engine(address: DatabaseAddress, role: str, **options: Any) -> Engine:
     dialect = address.url.get_backend_name()
-    try:
-        # Parameters are user data: they must not appear in exceptions or logs.
-        engine = create_engine(
-            address.url,
-            hide_parameters=True,
-            pool_pre_ping=dialect == "postgresql",
-            json_serializer=to_json,
-            json_deserializer=_from_json,
-            **options,
-        )
-    except (ModuleNotFoundError, NoSuchModuleError) as error:
-        raise GatewayError(f"no driver for {address.url.drivername} ({error}): {how_to_install('psycopg')}") from error
+    engine = engine_of(
+        address.url,
+        pool_pre_ping=dialect == "postgresql",
+        json_serializer=to_json,
+        json_deserializer=_from_json,
+        **options,
+    )
     statements = _ON_CONNECT[dialect, role]
 
     if dialect == "postgresql":

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli import interrupt
+from app.cli import demo_broker, demo_steps, interrupt
 from app.cli.rest_client import Client
 from app.cli.terminal import Failure, out, size
 from app.model.errors import GatewayError
 from app.observe import configure_logging
-from app.plugins import how_to_install
 from app.settings import Http, Settings
 
 if TYPE_CHECKING:
@@ -45,13 +44,6 @@ def demo(
 
     Nothing of the gateway's configuration is used: neither its file nor ATTACHMENT_GATEWAY_… of the environment.
     """
-    # These imports take a second, which other commands should not wait for, and not every installation has the broker.
-    try:
-        from app.cli import demo_broker, demo_steps  # noqa: PLC0415
-    except ModuleNotFoundError as missing:
-        library = (missing.name or "").partition(".")[0]
-        raise Failure(f"the demo needs the library {library!r}", how_to_install(library)) from missing
-
     configure_logging("warning", "console")
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, interrupt)  # otherwise the folder would be left after a SIGTERM

@@ -564,6 +564,11 @@ class TestSqlite(SqlCatalogContract):
         with pytest.raises(ValueError, match="mysql"):
             SqlCatalog("mysql://host/name")
 
+    @pytest.mark.parametrize("opened", [SqlCatalog, lambda url: SqlCatalog.database(url).require_known()])
+    def test_names_the_extra_of_a_missing_driver(self, opened: Callable[[str], object]) -> None:
+        with pytest.raises(GatewayError, match=r"pip install 'psycopg\[.*  # the extra 'postgresql'"):
+            opened("postgresql+other://host/name")
+
 
 @pytest.fixture(scope="module")
 def emptied(postgresql: Path) -> str:

@@ -9,10 +9,10 @@ from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
 
-from sqlalchemy import Connection, create_engine, delete, func, insert, inspect, select, text
+from sqlalchemy import Connection, delete, func, insert, inspect, select, text
 
 from adapters.disk import make_folders, sync_folder
-from adapters.sql_catalog.database import Database, parsed
+from adapters.sql_catalog.database import Database, engine_of, parsed
 from adapters.sql_catalog.database_errors import explained
 from adapters.sql_catalog.parts.events import begin_event_log
 from adapters.sql_catalog.schema import catalog_tables
@@ -28,7 +28,7 @@ _NUMBERED = ("events", "part_runs")
 
 
 class Maintenance:
-    """The database at a SQLAlchemy URL, as `app.ports.CatalogDatabase`. Raises the same ValueError as `Database`."""
+    """The database at a SQLAlchemy URL, as `app.ports.CatalogDatabase`. Raises the same errors as `Database`."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -143,7 +143,7 @@ class Maintenance:
     def _connected(self, isolation: str = "AUTOCOMMIT") -> Iterator[Connection]:
         path = self._path
         creator = {} if path is None else {"creator": lambda: _read_only(path)}
-        engine = create_engine(self._address, hide_parameters=True, isolation_level=isolation, **creator)
+        engine = engine_of(self._address, isolation_level=isolation, **creator)
         try:
             with explained(self.place), engine.connect() as connection:
                 yield connection

@@ -174,7 +174,7 @@ def _connected(address: str, settings: SparkSettings) -> "SparkSession":
             builder = builder.config(key, value)
         return builder.getOrCreate()
     except ImportError as missing:
-        how = "pip install 'pyspark[connect]'"
+        how = how_to_install("grpc")
         raise GatewayError(f"Spark Connect needs further libraries: {how} ({missing})") from missing
 
 
