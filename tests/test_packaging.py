@@ -16,6 +16,7 @@ import pytest
 
 from app.settings import Settings
 from tests.support.forked_gateway import ForkedGateway
+from tests.support.mosquitto import free_port
 
 pytestmark = pytest.mark.process
 
@@ -267,19 +268,26 @@ def test_a_wheel_holds_every_file_of_its_packages_and_no_other(
     assert {each.removeprefix("clients/python/src/") for each in listed if not each.endswith(".md")} == packed
 
 
-def installed(wheels: dict[str, Path], folder: Path, *names: str) -> dict[str, str]:
-    """Install these distributions into a folder, and return an environment in which it comes before the checkout."""
+def install(folder: Path, *what: str) -> None:
+    """Let pip install this into a folder, without what is needed besides, and without the settings of this machine."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
-    where = ["--root-user-action=ignore", "--no-index", "--no-deps", "--target", str(folder)]
-    subprocess.run([*pip, *where, *(str(wheels[name]) for name in names)], check=True)
-    return {"PYTHONPATH": str(folder), "PATH": os.defpath, "TMPDIR": str(folder.parent)}
+    where = ["--root-user-action=ignore", "--no-deps", "--target", str(folder)]
+    subprocess.run([*pip, *where, *what], env={"PIP_CONFIG_FILE": os.devnull, "PATH": os.defpath}, check=True)
 
 
 @pytest.fixture(scope="module")
 def apart(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which both distributions are installed."""
-    folder = tmp_path_factory.mktemp("apart") / "installed"
-    installed(wheels, folder, *DISTRIBUTIONS)
+    """A folder in which both distributions are installed from an index, which is made as docs/installing.md says."""
+    folder, packed = tmp_path_factory.mktemp("apart") / "installed", wheels["attachment_gateway"].parent
+    page, port = (ROOT / "docs" / "installing.md").read_text(), free_port()
+    for command in re.findall(r"^(?:mkdir|cp) .*", page, re.MULTILINE):
+        subprocess.run(command, shell=True, cwd=packed, check=True)
+    (serve,) = re.findall(r"^python3 (.*) 8000$", page, re.MULTILINE)
+    with subprocess.Popen([sys.executable, *serve.split(), str(port)], cwd=packed, stderr=subprocess.DEVNULL) as server:
+        try:  # pip tries again where nothing answers yet
+            install(folder, "--index-url", f"http://127.0.0.1:{port}/simple", PROJECT["name"], CLIENT["name"])
+        finally:
+            server.terminate()
     return folder
 
 
@@ -352,7 +360,7 @@ def test_the_client_depends_on_httpx_only_and_is_the_gateways_version() -> None:
 def test_the_client_works_without_the_gateway(wheels: dict[str, Path], tmp_path: Path) -> None:
     """Where only the client's wheel, httpx and what httpx needs are installed, it talks to a gateway."""
     folder = tmp_path / "installed"
-    environment = installed(wheels, folder, "attachment_gateway_client")
+    install(folder, "--no-index", str(wheels["attachment_gateway_client"]))
     for file in files_of("httpx"):
         if not (folder / file.name).exists():
             (folder / file.name).symlink_to(file)
@@ -372,6 +380,7 @@ with Client(sys.argv[1]) as gateway:
     with ForkedGateway(tmp_path, settings) as gateway:
         gateway.await_source("here")
         command = [sys.executable, "-S", "-c", script, f"http://127.0.0.1:{gateway.port}", f"{tmp_path}/fetched"]
+        environment = {"PYTHONPATH": str(folder), "PATH": os.defpath, "TMPDIR": str(tmp_path)}
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "fetched").read_bytes() == b"hello"
