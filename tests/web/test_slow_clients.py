@@ -27,7 +27,7 @@ TOKEN = "known"
 HASHED = sha256(TOKEN.encode()).hexdigest()
 KNOWN = f"Authorization: Bearer {TOKEN}\r\n".encode()
 CLIENTS, ADDRESSES = 500, ("127.0.0.2", "127.0.0.3")
-AGAIN = 25
+AGAIN = 5
 """How many of those who were sent away come again in a fifth of a second: being slow costs them nothing."""
 ASKED = 20
 """How often health is asked while all are connected. Who waits behind them gets no answer: they always come again."""
