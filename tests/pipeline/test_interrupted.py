@@ -53,18 +53,19 @@ def batch(archive: Archive, *_ends: int) -> None:
     assert run_batch(archive.out, archive.journal) is not None
 
 
-@pytest.mark.parametrize("follows", [stream, batch])
 @pytest.mark.parametrize(
-    ("owner", "name", "is_said"),
-    [
-        (DeltaTables, "commit", True),
-        (DeltaTables, "commit", False),
-        (Committer, "_commit_tables", True),
-        (Committer, "_commit_tables", False),
-        (SqlCatalog, "add_finished", True),
-        (SqlCatalog, "add_finished", False),
-        (SqlCatalog, "add_messages", True),
-        (Committer, "_commit_catalog", True),
+    ("owner", "name", "is_said", "follows"),
+    [  # any two of the moment, of whether the intent is there, and of what follows
+        (DeltaTables, "commit", True, stream),
+        (DeltaTables, "commit", False, batch),
+        (Committer, "_commit_tables", True, batch),
+        (Committer, "_commit_tables", False, stream),
+        (SqlCatalog, "add_finished", True, stream),
+        (SqlCatalog, "add_finished", False, batch),
+        (SqlCatalog, "add_messages", True, stream),
+        (SqlCatalog, "add_messages", True, batch),
+        (Committer, "_commit_catalog", True, stream),
+        (Committer, "_commit_catalog", True, batch),
     ],
 )
 def test_a_killed_stream_leaves_nothing_twice(
