@@ -26,11 +26,10 @@ _KEY = "sort_key"
 _INT64 = range(-(1 << 63), 1 << 63)
 
 MOST_READ = 4_000
-"""The number of rows that are read at most. If they lie anywhere in the table, PostgreSQL takes about 12 ms."""
+"""The number of rows that a page or a count reads at most. If they lie anywhere in the table, PostgreSQL takes about
+12 ms."""
 _FIRST_READ = 1_000
 """Most pages are full after fewer rows."""
-MOST_COUNTED = 10_000
-"""The number of rows that are counted at most where an index alone tells their number."""
 
 Spelling = Callable[[ColumnElement[Any]], ColumnElement[Any]]
 Condition = Callable[[Spelling], ColumnElement[bool] | TextClause]
@@ -194,25 +193,23 @@ def fetch_page(
 
 
 def newest_rows(
-    connection: Connection, listing: Listing[Any], statement: Select[Any], search: Search, most: int | None = None
+    connection: Connection, listing: Listing[Any], statement: Select[Any], search: Search
 ) -> tuple[Select[Any], bool]:
-    """Return the statement for its rows that match a search, as far as `most` rows tell it (None: `MOST_READ`); and
-    whether these are all."""
-    most = most or MOST_READ
+    """Return the statement for its rows that match a search, as far as `MOST_READ` rows tell it; and whether these are
+    all."""
     matching = _Matching(connection, listing, statement, search)
-    last = matching.nth(None, most)
+    last = matching.nth(None, MOST_READ)
     if last is not None and matching.nth(last, 1) is None:
         last = None  # it is the last row of all
     few = None if last is None else matching.few()
     # With the limit SQLite finds these rows by their place also where they are grouped by other columns.
-    rows = matching.part(None, None, few) if few else matching.part(None, last).limit(most)
+    rows = matching.part(None, None, few) if few else matching.part(None, last).limit(MOST_READ)
     return rows, last is None or few is not None
 
 
 def count_rows(connection: Connection, listing: Listing[Any], statement: Select[Any], search: Search) -> Total:
-    """Return how many of a statement's rows match a search, as far as `MOST_COUNTED` or `MOST_READ` rows tell it."""
-    most = MOST_COUNTED if search.is_indexed else MOST_READ
-    rows, is_all = newest_rows(connection, listing, statement, search, most)
+    """Return how many of a statement's rows match a search, as far as `MOST_READ` rows tell it."""
+    rows, is_all = newest_rows(connection, listing, statement, search)
     return Total(_count(connection, rows), is_all)
 
 

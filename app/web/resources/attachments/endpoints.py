@@ -55,8 +55,8 @@ def list_attachments(
     count: Annotated[
         bool,
         Query(
-            description="add the header `Total-Count`, the number of items on all pages. `10000+` is a part of them: "
-            "counting ends after 10,000 rows, or after 4,000 where each has to be read"
+            description="add the header `Total-Count`, the number of items on all pages. `4000+` is a part of them: "
+            "counting ends after 4,000 rows"
         ),
     ] = False,
 ) -> PageView[AttachmentView]:
