@@ -202,8 +202,8 @@ def newest_rows(
     if last is not None and matching.nth(last, 1) is None:
         last = None  # it is the last row of all
     few = None if last is None else matching.few()
-    # With the limit SQLite finds these rows by their place also where they are grouped by other columns.
-    rows = matching.part(None, None, few) if few else matching.part(None, last).limit(MOST_READ)
+    # With order and limit, databases find these rows by their place, also where they are grouped by other columns.
+    rows = matching.part(None, None, few) if few else listing.ordered(matching.part(None, last)).limit(MOST_READ)
     return rows, last is None or few is not None
 
 
