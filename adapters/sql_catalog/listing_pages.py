@@ -104,11 +104,6 @@ class Search(NamedTuple):
     found: Sequence[Condition] = ()
     others: Sequence[Condition] = ()
 
-    @property
-    def is_indexed(self) -> bool:
-        """Whether one index has exactly the rows that are searched for, in the order of the listing."""
-        return len(self.ordered) <= 1 and not self.found and not self.others
-
 
 def equal(column: ColumnElement[Any], value: object) -> Condition:
     return lambda of: of(column) == value
@@ -177,10 +172,9 @@ def fetch_page(
 
     There may be more rows, and then is a cursor, also when the page has fewer rows.
     """
-    search = search or Search()
-    matching = _Matching(connection, listing, statement, search)
+    matching = _Matching(connection, listing, statement, search or Search())
     start = None if cursor is None else _position(listing, cursor)
-    following = first = None if search.is_indexed else matching.nth(start, _FIRST_READ)
+    following = first = None if matching.are_ordered else matching.nth(start, _FIRST_READ)
     rows = matching.rows(start, first, limit + 1)
     if first is not None and len(rows) <= limit:
         few = matching.few()
@@ -224,6 +218,8 @@ class _Matching:
     def __init__(self, connection: Connection, listing: Listing[Any], statement: Select[Any], search: Search) -> None:
         self._connection, self._listing, self._statement, self._search = connection, listing, statement, search
         self._lead = next(iter(search.ordered), None)
+        self.are_ordered = len(search.ordered) <= 1 and not search.found and not search.others
+        """Whether one index has exactly these rows, in this order."""
 
     def rows(self, after: Place | None, last: Place | None, limit: int, few: Condition | None = None) -> list[Row[Any]]:
         """Return the first rows after a place and up to another. With `few`, all rows that match this condition are

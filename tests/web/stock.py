@@ -289,8 +289,10 @@ class Stock:
 
     def replica(self) -> Gateway:
         """Return a gateway of another process over the same stores."""
-        own: dict[str, Any] = {"metrics": Metrics(), "notifier": Notifier(), "repeated": RepeatedParts()}
-        context = replace(self.gateway.context, instance=new_instance(), **own)
+        shared = self.gateway.context
+        context = replace(
+            shared, metrics=Metrics(), notifier=Notifier(), repeated=RepeatedParts(), instance=new_instance()
+        )
         return Gateway(context, {}, dict.fromkeys(self.settings.destinations, self.recorder))
 
     def close(self) -> None:
