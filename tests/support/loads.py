@@ -1,6 +1,7 @@
 """Attachments of every kind and size, as programs send them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import Any
 
@@ -25,6 +26,7 @@ NAMES = (
     "-",
     "a b;c",
 )
+CHECKED_TOGETHER = 8
 SIZES = (0, 1, 2, 31_995, 31_996, 32_000, 32_767, 65_536, 100_000)
 
 
@@ -101,7 +103,8 @@ def assert_received(
     await_finished(process, len(sent), timeout, **which)
     received = process.listing("/v1/attachments", **which)
     assert sorted(item["correl_id"] for item in received) == sorted(sent)
-    for item in received:
+
+    def check(item: dict[str, Any]) -> None:
         attached = sent[item["correl_id"]]
         assert item["state"] == "finished", item
         assert (item["name"], item["description"]) == (attached.definition.qualifier_2, attached.definition.description)
@@ -112,8 +115,17 @@ def assert_received(
             answer = process.client.get(f"/v1/attachments/{item['id']}/content")
             assert answer.status_code == 200, answer.text
             assert answer.content == attached.content
+
+    check_each(check, received)
     process.until(lambda: all(item["complete_at"] for item in process.listing("/v1/messages")))
     assert process.listing("/v1/quarantine") == []
+
+
+def check_each(check: Callable[[dict[str, Any]], None], items: Iterable[dict[str, Any]]) -> None:
+    """Check items in several threads, since a store may take long to answer. Raise what the first of them raises."""
+    with ThreadPoolExecutor(CHECKED_TOGETHER) as checking:
+        for _ in checking.map(check, items):
+            pass
 
 
 def assert_same_table(client: httpx.Client, item: dict[str, Any], sent: pa.Table) -> None:
