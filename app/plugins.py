@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points, requires
+from types import ModuleType
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel
@@ -61,6 +62,7 @@ _EXTRAS = {
     "grpc": "connect",
     "deltalake": "tables",
     "duckdb": "tables",
+    "mcp": "mcp",
     "pyiceberg": "iceberg",
     "openlineage": "lineage",
     "opentelemetry": "traces",
@@ -148,10 +150,25 @@ def load(kind: Kind, name: str) -> Any:
     try:
         return found.load()
     except ModuleNotFoundError as missing:
-        library = (missing.name or "").partition(".")[0]
-        raise PluginError(f"{kind} {name!r} needs the library {library!r}: {how_to_install(library)}") from missing
+        raise _needing(f"{kind} {name!r}", missing) from missing
     except (ImportError, AttributeError, OSError) as broken:
         raise PluginError(f"{kind} {name!r} ({found.value}) cannot be loaded: {broken}") from broken
+
+
+def module(name: str, what: str) -> ModuleType:
+    """Return a module of this package that needs the library of an extra, for `what` a setting asks for.
+
+    Raises PluginError, which says what to do.
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as missing:
+        raise _needing(what, missing) from missing
+
+
+def _needing(what: str, missing: ModuleNotFoundError) -> PluginError:
+    library = (missing.name or "").partition(".")[0]
+    return PluginError(f"{what} needs the library {library!r}: {how_to_install(library)}")
 
 
 def how_to_install(library: str) -> str:

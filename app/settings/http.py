@@ -32,7 +32,9 @@ class Http(Section):
     `header_bytes` and must arrive within `header_timeout`, and so must its body until it is known who sends it. A
     client that then sends or reads fewer than `stall_bytes` in `stall_timeout` is disconnected. A whole
     request, except for event streams, has `request_timeout`. Each key, or each address without one, has
-    `requests_a_second` and `bytes_a_second` (of content, both ways) on the average."""
+    `requests_a_second` and `bytes_a_second` (of content, both ways) on the average.
+
+    With `mcp`, language models may use operations of REST as tools at /mcp."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
@@ -52,6 +54,7 @@ class Http(Section):
     stall_timeout: Duration = Field(default=timedelta(seconds=60), ge=timedelta(milliseconds=100))
     stall_bytes: ByteSize = Field(default=ByteSize(64 << 10), ge=1, le=1 << 30)
     request_timeout: Duration = Field(default=timedelta(hours=1), ge=timedelta(milliseconds=100))
+    mcp: bool = False
 
     @model_validator(mode="after")
     def _has_certificate(self) -> Self:

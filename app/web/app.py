@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import cache
 from importlib.metadata import version
+from types import ModuleType
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI
@@ -15,6 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app import plugins
 from app.service.access.audit import FILE_BYTES, AuditLog, Repeats
 from app.service.access.authentication import Authenticator
 from app.service.access.signed_links import SECRET_BYTES, SECRET_NAME, Links
@@ -163,7 +165,8 @@ def create_app(gateway: Gateway) -> FastAPI:
         app.state.pools = Pools(gateway.settings.limits)
         app.state.conversions = Conversions(gateway.settings.limits)
         warming = asyncio.get_running_loop().call_later(WARM_AFTER_SECONDS, warm)
-        async with Feed(gateway).running() as feed:
+        speaking = app.state.model_context.running() if has_mcp else nullcontext()
+        async with Feed(gateway).running() as feed, speaking:
             app.state.feed = feed
             yield
         warming.cancel()
@@ -175,6 +178,7 @@ def create_app(gateway: Gateway) -> FastAPI:
         await run_in_threadpool(audit.close)
 
     is_serving = Role.SERVE in gateway.settings.roles
+    has_mcp = is_serving and gateway.settings.http.mcp
 
     def warm() -> None:
         if is_serving:
@@ -203,8 +207,10 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.captures = 0
     _add_middleware(app, gateway, audit, repeats)
     if is_serving:
-        app.routes.extend(routes(has_iceberg=gateway.settings.tables.iceberg))
+        app.routes.extend(routes(has_iceberg=gateway.settings.tables.iceberg, has_mcp=has_mcp))
         documentation.install(app)
+        if has_mcp:
+            app.state.model_context = _model_context_module().ModelContext(app)
     else:
         app.add_middleware(OtherRoleMiddleware, paths=ANY_ROLE, roles=gateway.settings.roles)
         app.include_router(health.router)
@@ -233,7 +239,7 @@ def _add_middleware(app: FastAPI, gateway: Gateway, audit: AuditLog, repeats: Re
 
 
 @cache
-def routes(*, has_iceberg: bool) -> list[BaseRoute]:
+def routes(*, has_iceberg: bool, has_mcp: bool) -> list[BaseRoute]:
     """Return the routes of an application, which all applications of this process share.
 
     FastAPI works out the parameters of each route of a router that is included, which takes a second of a core. Raises
@@ -251,11 +257,18 @@ def routes(*, has_iceberg: bool) -> list[BaseRoute]:
         whole.include_router(router)
     if has_iceberg:
         whole.include_router(iceberg_catalog.router)
+    if has_mcp:
+        whole.include_router(_model_context_module().router)
     for route in iter_route_contexts(whole.routes):
         original = route.original_route
         if isinstance(original, APIRoute):
             OPERATIONS[original.operation_id or f"{original.path} has no operation_id"]
     return whole.routes
+
+
+def _model_context_module() -> ModuleType:
+    """Return the module of /mcp, whose library is an extra. Raises PluginError."""
+    return plugins.module("app.web.mcp.endpoint", "http.mcp")
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:

@@ -106,6 +106,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "load_iceberg_table": _CONTENT,
     "head_iceberg_table": _READ,
     "metrics": Operation(Scope.READ, public="metrics"),
+    "use_tools": Operation(None, any_scope=True),
     "get_openapi": Operation(Scope.READ, public="docs"),
     "get_docs": Operation(Scope.READ, public="docs"),
     "live": _OPEN,

@@ -1,0 +1,1 @@
+"""The Model Context Protocol: operations of REST as tools of language models."""

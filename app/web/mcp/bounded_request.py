@@ -1,0 +1,45 @@
+"""Requests that this process makes to its own application, with a bound of the answer."""
+
+import asyncio
+from typing import NamedTuple
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Scope
+
+
+class Answer(NamedTuple):
+    """An answer, with the first bytes of its body. `is_whole`: these are all."""
+
+    status: int
+    headers: Headers
+    body: bytes
+    is_whole: bool
+
+
+async def ask(app: ASGIApp, scope: Scope, body: bytes, most: int) -> Answer:
+    """Return an application's answer to a request with this scope and body, and at most so many bytes of its body.
+
+    If there are more, the application sees that its client has disconnected.
+    """
+    has_left = asyncio.Event()
+    unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    received = bytearray()
+    status, headers = 0, Headers()
+
+    async def receive() -> Message:
+        if unread:
+            return unread.pop()
+        await has_left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        nonlocal status, headers
+        if message["type"] == "http.response.start":
+            status, headers = message["status"], Headers(raw=message["headers"])
+        elif len(received) <= most:
+            received.extend(message.get("body", b"")[: most + 1 - len(received)])
+            if len(received) > most:
+                has_left.set()
+
+    await app(scope, receive, send)
+    return Answer(status, headers, bytes(received[:most]), len(received) <= most)
