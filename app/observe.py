@@ -11,7 +11,7 @@ import structlog
 from app.model.errors import GatewayError
 from app.model.masking import masked
 
-_QUIET_BELOW_WARNING = ("alembic", "httpx", "httpcore", "amqtt", "py4j", "transitions")
+_QUIET_BELOW_WARNING = ("alembic", "httpx", "httpcore", "mcp", "amqtt", "py4j", "transitions")
 
 
 _NO_FACTS: Mapping[str, object] = {}

@@ -112,7 +112,7 @@ def test_who_may_call_nothing_sees_nothing(world: World) -> None:
         result = world.call(delete, name, **told)
         assert result.is_error
         assert json.loads(resource_of(result).text)["type"] == "/problems/forbidden"
-    for headers in ({}, {"Authorization": "Bearer gw_unknown"}):
+    for headers in ({}, {"Authorization": "Bearer agw_unknown"}):
         answer = httpx2.post(f"{world.address}/mcp", json={}, headers=headers)
         assert (answer.status_code, answer.headers["www-authenticate"][:6]) == (401, "Bearer")
 
@@ -219,7 +219,7 @@ def test_the_client_of_the_page_works(world: World) -> None:
     world.stock.stored(b"PAR1", kind=AttachmentKind.DATA_SET, qualifier_2="PUPILS")
     page = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text()
     program = page.partition("```python\n")[2].partition("```")[0]
-    program = program.replace("http://127.0.0.1:8080", world.address).replace("gw_…", world.key(Scope.READ))
+    program = program.replace("http://127.0.0.1:8080", world.address).replace("agw_…", world.key(Scope.READ))
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     names, words, data = printed.splitlines()
     assert "list_attachments" in names
