@@ -10,7 +10,8 @@ records     rows of the catalog, as the content store keeps them
 
 Each step runs by itself, in batches of 512 messages and with files in memory, after a warm-up. The median batch counts,
 since other processes slow some of them. So the sum is the time of one core. A gateway overlaps the steps, and waits for
-its disk, too. Run it as `python -m bench.steps`.
+its disk, too. The ratios compare all steps with the first one, which no subscriber can do without.
+Run it as `python -m bench.steps`.
 """
 
 import argparse
@@ -31,6 +32,7 @@ from app.codecs.ibm_mq.image import write_image
 from app.codecs.mqtt import mqtt_envelope
 from app.codecs.mqtt.packets import length_bytes
 from app.framing.registry import traits
+from app.observe import configure_logging
 from app.service.assembling.assembler import Assembler
 from app.service.assembling.assembly_queue import AssemblyQueue
 from app.service.finishing.finisher import Finisher
@@ -137,17 +139,23 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=6_000, help="number of messages of each case (6,000)")
     parser.add_argument("--folder", type=Path, default=Path("/dev/shm"), help="folder in memory (/dev/shm)")
     given = parser.parse_args()
+    if given.messages < (least := AT_ONCE * (WARM_UP + 1)):
+        parser.error(f"--messages: give at least {least:,}, since the first {WARM_UP} batches are not counted")
+    configure_logging("warning")
     loads = {case: make_load(given.messages // 5, size, 4, "files") for case, size in SMALL.items()}
     loads["large"] = make_load(max(4, given.messages // 260), 8 << 20, 4)
     loads["data-sets"] = make_data_sets(given.messages // 6)
+    over_packets = {}
     for case, load in loads.items():
         seconds, measured = steps(load, given.folder)
+        over_packets[case] = sum(seconds.values()) / seconds["packet"]
         figures = "  ".join(f"{step} {value / measured * 1e6:.1f}" for step, value in seconds.items())
         a_file = sum(seconds.values()) / measured * len(load.messages) / len(load.attachments)
         print(
             f"{case:9}  {figures}  all {sum(seconds.values()) / measured * 1e6:.1f}, {a_file * 1e6:.0f} a file",
             flush=True,
         )
+    print("ratios:", *(f"{case.replace('-', '_')}_over_packets={ratio:.1f}" for case, ratio in over_packets.items()))
 
 
 if __name__ == "__main__":
