@@ -225,10 +225,18 @@ def once(folder: Path, cluster: Cluster, count: int, given: argparse.Namespace) 
         return measured(gateway, finished, *loads(given.warm_up * count, given.files))
 
 
+def _files(text: str) -> int:
+    """Return a number of files. Raises ArgumentTypeError where the messages of the last ones would be cut apart."""
+    number = int(text)
+    if number < 1 or number % INTERLEAVED:
+        raise argparse.ArgumentTypeError(f"{number} is not a multiple of {INTERLEAVED}, as many are sent together")
+    return number
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=int, default=8000, help="files whose messages are counted (8,000); by eights")
-    parser.add_argument("--warm-up", type=int, default=2000, help="files before, for each receiver (2,000); by eights")
+    parser.add_argument("--files", type=_files, default=8000, help="files whose messages are counted (8,000)")
+    parser.add_argument("--warm-up", type=_files, default=2000, help="files before, for each receiver (2,000)")
     parser.add_argument("--rounds", type=int, default=3, help="how often each number of receivers is measured (3)")
     given = parser.parse_args()
     programs = binaries()
