@@ -22,6 +22,7 @@ from app import plugins
 from app.model.attachment import AttachmentKind
 from app.model.principals import Scope
 from app.service.access.api_keys import UNLIMITED, KeyLimits, make_key
+from app.testing.waiting import until
 from app.web.app import create_app
 from app.web.mcp.endpoint import MOST_BYTES
 from app.web.mcp.tools import OFFERED, ArgumentsRefused, RestTool, tools
@@ -126,6 +127,30 @@ def test_a_limited_key_reads_its_sources_only(world: World) -> None:
     actions = {(each.get("action"), each.get("result")) for each in _audit(world)}
     assert ("read-content", "done") in actions
     assert any(result == "refused" for _, result in actions)
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28"])
+def test_a_query_ends_with_its_client(world: World, version: str) -> None:
+    world.stock.table("WORK.T", "x", "orders")
+    sql = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
+    call = {"name": "query_tables", "arguments": {"sql": sql}}
+    if version > "2026":
+        call["_meta"] = {
+            "io.modelcontextprotocol/protocolVersion": version,
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+    headers = {
+        "Authorization": f"Bearer {world.key(Scope.READ)}",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": version,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "query_tables",
+    }
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    with pytest.raises(httpx2.ReadTimeout):
+        httpx2.post(f"{world.address}/mcp", json=message, headers=headers, timeout=3)
+    until(lambda: ("read-content", "abandoned") in {(each["action"], each["result"]) for each in _audit(world)})
 
 
 def _audit(world: World) -> list[dict[str, Any]]:

@@ -4,7 +4,9 @@ import asyncio
 from typing import NamedTuple
 
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Message, Scope
+from starlette.types import ASGIApp, Message, Receive, Scope
+
+from app.web.responses.disconnection import disconnected
 
 
 class Answer(NamedTuple):
@@ -16,10 +18,11 @@ class Answer(NamedTuple):
     is_whole: bool
 
 
-async def ask(app: ASGIApp, scope: Scope, body: bytes, most: int) -> Answer:
+async def ask(app: ASGIApp, scope: Scope, body: bytes, most: int, outer: Receive) -> Answer:
     """Return an application's answer to a request with this scope and body, and at most so many bytes of its body.
 
-    If there are more, the application sees that its client has disconnected.
+    If there are more, or if the client of the `outer` request disconnects, whose body has been read, the application
+    sees that its client has disconnected.
     """
     has_left = asyncio.Event()
     unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
@@ -41,5 +44,14 @@ async def ask(app: ASGIApp, scope: Scope, body: bytes, most: int) -> Answer:
             if len(received) > most:
                 has_left.set()
 
-    await app(scope, receive, send)
+    async def watch() -> None:
+        await disconnected(outer)
+        has_left.set()
+
+    watching = asyncio.create_task(watch())
+    try:
+        await app(scope, receive, send)
+    finally:
+        watching.cancel()
+        await asyncio.wait([watching])
     return Answer(status, headers, bytes(received[:most]), len(received) <= most)

@@ -29,7 +29,6 @@ from mcp.types import (
     TextContent,
     TextResourceContents,
 )
-from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 
 from app.web.dependencies.caller import Caller, CallerDep
@@ -104,15 +103,16 @@ class ModelContext:
         except ArgumentsRefused as refused:
             return _refusal(str(refused))
 
-    async def _ask(self, connection: HTTPConnection, request: RestRequest) -> Answer:
+    async def _ask(self, client: Request, request: RestRequest) -> Answer:
         """Return the answer to a request in the name of the client that calls a tool."""
-        outer = connection.scope
+        outer = client.scope
         headers = [each for each in outer["headers"] if each[0] in _FORWARDED or each[0].startswith(b"x-forwarded-")]
         headers += [(name.encode(), value.encode("latin-1", "replace")) for name, value in request.headers.items()]
         headers += [(b"x-requested-with", b"mcp"), (b"content-length", str(len(request.body)).encode())]
         root = outer.get("root_path", "")
-        kept = {name: outer[name] for name in ("type", "asgi", "http_version", "scheme", "client", "server", "state")}
+        kept = {name: outer[name] for name in ("type", "asgi", "http_version", "scheme", "client", "server")}
         scope = kept | {
+            "state": {},
             "method": request.method,
             "path": root + unquote(request.path),
             "raw_path": (root + request.path).encode(),
@@ -120,7 +120,7 @@ class ModelContext:
             "root_path": root,
             "headers": headers,
         }
-        return await ask(self._app, scope, request.body, ROOM)
+        return await ask(self._app, scope, request.body, ROOM, client.receive)
 
 
 class _Shown:
