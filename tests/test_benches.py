@@ -21,7 +21,7 @@ SMALL = {
 """Those that start no broker, database or Spark."""
 LARGE = {
     "archive_ack": "--delays 5 --seconds 1",
-    "driver": "--attachments 100 300",
+    "driver": "--attachments 20000",
     "headers": "--headers 2000",
     "incremental": "--batches 3 --attachments 10",
     "intake": "--total 8 --files 50 --data-sets 20 --rounds 1",
