@@ -226,23 +226,19 @@ def read_head(get: Callable[[int, int], bytes], start: int, segment: int, seed: 
     if len(data) < frame.head:
         return None
     if frame.rows:
-        return _head_with_rows(frame, data, start, segment, seed)
+        column = _batch_crc32_in(frame.head, frame.rows)
+        places = _positions_in(column, frame.rows).start
+        crcs = _crcs_before(places, frame.rows).start
+        if crcs < frame.metadata:
+            return None
+        crc = crc32c(data[column.stop :], crc32c(bytes(4 * frame.rows), crc32c(memoryview(data)[: column.start], seed)))
+        if data[column] != _U32.pack(crc) * frame.rows:
+            return None
+        place = Position.unpack(int.from_bytes(data[places : places + 8], "little"))
+        return _head(place.batch, start, frame, data, crcs) if place.segment == segment and not place.row else None
     mark = get(start + frame.head, start + frame.head + 2 * _U32.size)
     number = int(_U32.unpack_from(mark.ljust(_U32.size))[0])
     return _head(number, start, frame, data, 0) if mark == _lost_mark(data, number, seed) else None
-
-
-def _head_with_rows(frame: arrow_ipc.BatchFrame, data: bytes, start: int, segment: int, seed: int) -> Head | None:
-    column = _batch_crc32_in(frame.head, frame.rows)
-    places = _positions_in(column, frame.rows).start
-    crcs = _crcs_before(places, frame.rows).start
-    if crcs < frame.metadata:
-        return None
-    crc = crc32c(data[column.stop :], crc32c(bytes(4 * frame.rows), crc32c(memoryview(data)[: column.start], seed)))
-    if data[column] != _U32.pack(crc) * frame.rows:
-        return None
-    place = Position.unpack(int.from_bytes(data[places : places + 8], "little"))
-    return _head(place.batch, start, frame, data, crcs) if place.segment == segment and not place.row else None
 
 
 def unverified_frame(get: Callable[[int, int], bytes], start: int) -> arrow_ipc.BatchFrame | None:

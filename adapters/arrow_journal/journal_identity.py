@@ -135,7 +135,13 @@ def save(folder: Path, known: Known, own: int | None = None) -> Known:
         os.fdatasync(own)
         return known
     if not path.exists():
-        _make(path, known)
+        partial = path.with_name(f"{NAME}.partial")
+        with partial.open("wb") as file:
+            file.write(_both(known))
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(path)
+        sync_folder(path.parent)
         return known
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -180,16 +186,6 @@ def epoch_in(folder: Path) -> int | None:
         os.close(descriptor)
     known = filter(None, (_parsed(data[at : at + BLOCK]) for at in range(0, len(data), BLOCK)))
     return max((values["epoch"] for values in known), default=None)  # also of a newer version that has taken over
-
-
-def _make(path: Path, known: Known) -> None:
-    partial = path.with_name(f"{NAME}.partial")
-    with partial.open("wb") as file:
-        file.write(_both(known))
-        file.flush()
-        os.fsync(file.fileno())
-    partial.rename(path)
-    sync_folder(path.parent)
 
 
 def _both(known: Known) -> bytes:

@@ -220,19 +220,15 @@ class PositionReader:
         coming = iter(pieces)
         ahead: list[memoryview | BodyPiece] = []
         while some := list(islice(coming, READ_AHEAD)):
-            _read_ahead(some)
+            # The system reads them in the background, each segment from its first byte to its last.
+            ranges: dict[int, tuple[PieceSource, int, int]] = {}
+            for piece in some:
+                if isinstance(piece, BodyPiece):
+                    number = piece.segment.number
+                    _, first, end = ranges.get(number, (piece.segment, piece.start, 0))
+                    ranges[number] = piece.segment, min(first, piece.start), max(end, piece.stop)
+            for segment, first, end in ranges.values():
+                segment.file().will_need(first, end)
             yield from readable(fetch(ahead))
             ahead = some
         yield from readable(fetch(ahead))
-
-
-def _read_ahead(pieces: Iterable[memoryview | BodyPiece]) -> None:
-    """Ask the system to read these pieces of each segment in the background, from the first byte to the last."""
-    ranges: dict[int, tuple[PieceSource, int, int]] = {}
-    for piece in pieces:
-        if isinstance(piece, BodyPiece):
-            number = piece.segment.number
-            _, first, end = ranges.get(number, (piece.segment, piece.start, 0))
-            ranges[number] = piece.segment, min(first, piece.start), max(end, piece.stop)
-    for segment, first, end in ranges.values():
-        segment.file().will_need(first, end)

@@ -55,24 +55,14 @@ def _batches(segment: SegmentFile, number: int, first: int, seed: int) -> Iterat
     for at in range(_count(segment)):
         place = Position(number, first + at, 0)
         try:
-            yield _batch(segment, at, place, seed)
+            data = segment.undamaged_bytes(at)
+            if data is None:
+                yield encode(segment.messages(at), place, seed).buffers()
+            else:
+                head = segment.head(at)
+                moved = bytearray(head.data)
+                place_head(moved, head.rows, place, seed)
+                yield moved, data[len(moved) :]
         except DamagedError as error:
-            yield _lost(segment, place, seed, error)
-
-
-def _batch(segment: SegmentFile, batch: int, place: Position, seed: int) -> Sequence[Bytes]:
-    """Return a batch at another place. Raises DamagedError when it is lost."""
-    data = segment.undamaged_bytes(batch)
-    if data is None:
-        encoded = encode(segment.messages(batch), place, seed)
-        return encoded.buffers()
-    head = segment.head(batch)
-    moved = bytearray(head.data)
-    place_head(moved, head.rows, place, seed)
-    return moved, data[len(moved) :]
-
-
-def _lost(segment: SegmentFile, place: Position, seed: int, error: DamagedError) -> Sequence[Bytes]:
-    lost = PhysicalMessage("", UNREADABLE, received_at=segment.state.created_at)
-    encoded = encode([lost.unreadable(DAMAGED_MESSAGE, str(error))], place, seed)
-    return encoded.buffers()
+            lost = PhysicalMessage("", UNREADABLE, received_at=segment.state.created_at)
+            yield encode([lost.unreadable(DAMAGED_MESSAGE, str(error))], place, seed).buffers()

@@ -2,7 +2,6 @@
 
 import os
 from array import array
-from collections.abc import Iterable
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
@@ -71,7 +70,13 @@ def mend(folder: Path, path: Path, state: SegmentState, journal: JournalIdentity
         if error.errno not in NO_SPACE:
             raise GatewayError(f"{path} cannot be written: {error}") from error
         mended = mended._replace(end=mended.found[-1].end)
-    state.batches, state.open_ended, state.size = _places(mended.found), False, mended.end
+    places = array("q")
+    for each in mended.found:
+        if isinstance(each, Head):
+            places.append(each.start if each.rows else lost(each.start))
+        elif each.following is not None:
+            places.extend(lost(each.start) for _ in range(each.first, each.following))
+    state.batches, state.open_ended, state.size = places, False, mended.end
     return True
 
 
@@ -187,17 +192,6 @@ def _first_rows(segment: SegmentFile, head: Head, rows: int) -> Encoded:
     bodies = [memoryview(file.read_as_is(start + offsets[row], start + offsets[row + 1])) for row in range(rows)]
     messages = messages_of(head.record_batch().slice(0, rows), bodies)
     return encode(messages, Position(segment.number, head.number, 0), segment.seed, crcs[:rows])
-
-
-def _places(found: Iterable[Head | Gap]) -> "array[int]":
-    """Return the places of batches in the form of `SegmentState.batches`."""
-    places = array("q")
-    for each in found:
-        if isinstance(each, Head):
-            places.append(each.start if each.rows else lost(each.start))
-        elif each.following is not None:
-            places.extend(lost(each.start) for _ in range(each.first, each.following))
-    return places
 
 
 def _write(folder: Path, path: Path, segment: SegmentFile, mended: _Mended, journal: JournalIdentity | None) -> None:

@@ -93,22 +93,20 @@ class FolderSegments:
             before, files = files, list(segment_files(self._folder))
         for number, sealed, path in files:
             if not sealed:
-                self._warn(number, files[-1][0])
+                last = files[-1][0]
+                if number < last and number != self._waited_for:
+                    self._waited_for = number
+                    _log.warning(
+                        "unsealed_segment_found",
+                        segment=number,
+                        last=last,
+                        folder=str(self._folder),
+                        effect="segments after it are not read",
+                    )
                 break
             with suppress(FileNotFoundError):
                 states[number] = _state(number, path)
         return states
-
-    def _warn(self, number: int, last: int) -> None:
-        if number < last and number != self._waited_for:
-            self._waited_for = number
-            _log.warning(
-                "unsealed_segment_found",
-                segment=number,
-                last=last,
-                folder=str(self._folder),
-                effect="segments after it are not read",
-            )
 
     def find(self, number: int) -> SegmentState:
         try:
@@ -134,7 +132,12 @@ class FolderSegments:
                 file.writelines(pieces)
                 file.flush()
                 os.fsync(file.fileno())
-            is_added = _link(partial, path)
+            try:
+                os.link(partial, path)
+            except FileExistsError:
+                is_added = False
+            else:
+                is_added = True
             sync_folder(self._folder)  # also if it was there: whoever added it may not have come to this
         except OSError as error:
             raise GatewayError(f"{path} cannot be written: {error}") from error
@@ -178,15 +181,6 @@ class FolderSegments:
 
     def _path(self, number: int) -> Path:
         return segment_path(self._folder, number, sealed=True)
-
-
-def _link(source: Path, path: Path) -> bool:
-    """Give a file one more name, and tell whether that was free."""
-    try:
-        os.link(source, path)
-    except FileExistsError:
-        return False
-    return True
 
 
 def _state(number: int, path: Path) -> SegmentState:

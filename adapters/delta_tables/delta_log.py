@@ -275,9 +275,13 @@ def metadata(
     configuration = _CONFIGURATION | ours if before is None else {**before.configuration, **ours}
     description = stored.get(_LABEL) or (None if before is None else before.description)
     if known is not None and before is not None:
-        _check_widens(name, known.delta_schema(), fields)
-        same = (fields, configuration, description) == (known.delta_schema(), before.configuration, before.description)
-        if same:
+        written = known.delta_schema()
+        types = {field["name"]: field["type"] for field in fields["fields"]}
+        for field in written["fields"]:
+            if types.get(field["name"]) != field["type"]:
+                column = f"the column {field['name']!r} ({field['type']}) of table {name!r}"
+                raise GatewayError(f"{column} cannot be removed or change its type")
+        if (fields, configuration, description) == (written, before.configuration, before.description):
             return None
     return {
         "metaData": {
@@ -338,15 +342,6 @@ def removed(file: ActiveFile, *, is_change: bool) -> Action:
 
 def transaction(application: str, number: int) -> Action:
     return {"txn": {"appId": application, "version": number, "lastUpdated": _now()}}
-
-
-def _check_widens(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-    types = {field["name"]: field["type"] for field in after["fields"]}
-    for field in before["fields"]:
-        if types.get(field["name"]) != field["type"]:
-            raise GatewayError(
-                f"the column {field['name']!r} ({field['type']}) of table {name!r} cannot be removed or change its type"
-            )
 
 
 def _now() -> int:

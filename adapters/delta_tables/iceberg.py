@@ -10,7 +10,6 @@ Source: Iceberg table specification, "Table Metadata", "Snapshots" and "Column P
 """
 
 import json
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,7 @@ from app.model.errors import GatewayError
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
-    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table import Table
 
 FOLDER = "_iceberg"
 """The folder of all metadata, in the folder of the tables; no table has this name."""
@@ -152,24 +151,18 @@ def _add_snapshot(table: "Table", delta: DeltaTable) -> None:
             update.union_by_name(_schema(delta))
         mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
         transaction.set_properties({"schema.name-mapping.default": mapping})
-        _change(transaction, properties, [path for path in named if path not in there], gone)
+        snapshot = transaction.update_snapshot(snapshot_properties=dict(properties))
+        files = parquet_files_to_data_files(
+            transaction._table.io, transaction.table_metadata, iter([path for path in named if path not in there])
+        )
+        with snapshot.overwrite() if gone else snapshot.fast_append() as producer:
+            for file in gone:
+                producer.delete_data_file(file)
+            for file in files:
+                producer.append_data_file(file)
     known = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
     if oldest := [snapshot.snapshot_id for snapshot in known[:-SNAPSHOTS]]:
         table.maintenance.expire_snapshots().by_ids(oldest).commit()
-
-
-def _change(
-    transaction: "Transaction", properties: Mapping[str, str], added: Iterable[str], gone: Iterable["DataFile"]
-) -> None:
-    """Add a snapshot with the files `added` and without the files `gone`."""
-    update = transaction.update_snapshot(snapshot_properties=dict(properties))
-    gone = list(gone)
-    files = parquet_files_to_data_files(transaction._table.io, transaction.table_metadata, iter(added))
-    with update.overwrite() if gone else update.fast_append() as producer:
-        for file in gone:
-            producer.delete_data_file(file)
-        for file in files:
-            producer.append_data_file(file)
 
 
 def _files(table: "Table") -> list["DataFile"]:

@@ -90,25 +90,20 @@ class DestinationLink:
         """
         if length <= self._tried_length:
             return
+        descriptor = MQMD1(msg_type=MQMT_DATAGRAM, persistence=MQPER_NOT_PERSISTENT)
         goes, fails = 0, length + 1
         at = length
         while goes + 1 < fails:
-            if self._can_put(at):
-                goes = at
-            else:
+            try:
+                self.queue.put(MqMessage(descriptor.encode(NATIVE), bytes(at)))
+            except MqiError as error:
+                if error.reason not in TOO_LONG:
+                    raise
                 fails = at
+            else:
+                self.connection.back_out()
+                goes = at
             at = (goes + fails) // 2
         self._tried_length = goes
         if goes < length:
             self._max_length = goes
-
-    def _can_put(self, length: int) -> bool:
-        descriptor = MQMD1(msg_type=MQMT_DATAGRAM, persistence=MQPER_NOT_PERSISTENT)
-        try:
-            self.queue.put(MqMessage(descriptor.encode(NATIVE), bytes(length)))
-        except MqiError as error:
-            if error.reason not in TOO_LONG:
-                raise
-            return False
-        self.connection.back_out()
-        return True

@@ -69,7 +69,14 @@ class QueueWatch:
         if at < self._next_inquiry:
             return
         self._next_inquiry = at + INQUIRY_SECONDS
-        self._browse_first(session)
+        if self._may_browse:
+            try:
+                self._first_put = session.first_put_time()
+            except MqiError as error:
+                if error.is_broken:
+                    raise
+                self._first_put = None
+                self._may_browse = error.reason != MQRC_NOT_AUTHORIZED
         depth = self.depth = session.depth() if self._may_inquire else None
         if depth is None:
             self._may_inquire = False
@@ -94,14 +101,3 @@ class QueueWatch:
             self.inquire(session, idle=False)
         except MqiError:
             self._first_put = self.depth = self.filled = None
-
-    def _browse_first(self, session: SourceSession) -> None:
-        if not self._may_browse:
-            return
-        try:
-            self._first_put = session.first_put_time()
-        except MqiError as error:
-            if error.is_broken:
-                raise
-            self._first_put = None
-            self._may_browse = error.reason != MQRC_NOT_AUTHORIZED

@@ -78,9 +78,22 @@ class MqSender:
         if link.states is None:
             return known or 0
         try:
-            return self._resumed(link, link.states, delivery, known)
+            state = link.states.find(delivery)
+            for _ in range(_STATE_READS if known is not None else 0):
+                if state is not None:
+                    break
+                time.sleep(_STATE_READ_PAUSE)
+                state = link.states.find(delivery)
+            if state is not None:
+                self._missing = None
+                return state.messages_sent
+            if known is not None:
+                self._await_state(delivery, known)
+            link.states.put(delivery, known or 0, 0)
+            link.connection.commit()
         except MqiError as error:
             raise self._failure(link, error) from error
+        return known or 0
 
     def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> None:
         link = self._open()
@@ -168,22 +181,6 @@ class MqSender:
         return is_first and any(message.msg_flags for message in unit)
 
     # --- state messages -------------------------------------------------------------------------------------------
-
-    def _resumed(self, link: DestinationLink, states: StateQueue, delivery: str, known: int | None) -> int:
-        state = states.find(delivery)
-        for _ in range(_STATE_READS if known is not None else 0):
-            if state is not None:
-                break
-            time.sleep(_STATE_READ_PAUSE)
-            state = states.find(delivery)
-        if state is not None:
-            self._missing = None
-            return state.messages_sent
-        if known is not None:
-            self._await_state(delivery, known)
-        states.put(delivery, known or 0, 0)
-        link.connection.commit()
-        return known or 0
 
     def _await_state(self, delivery: str, known: int) -> None:
         """Raise SendFailed while another unit of work, not yet ended, may hold the state message."""

@@ -108,21 +108,19 @@ def take(attachment: TrackedAttachment, part: GroupPart, position: int, most: in
         return (Refused(position, *refusal),)
     parts.add(place.key, position)
     attachment.bytes_received += part.size
-    attachment.group = group = _grown(group, part)
+    last = part.message if part.ends_group else group.last
+    units = part.size if part.units is None else part.units
+    size = group.size + part.size - units
+    if part.ends_message:
+        group = GroupProgress(last, group.ended + 1, size + part.offset + units)
+    else:
+        group = group._replace(last=last, size=size)
+    attachment.group = group
     if attachment.record.kind is None or part.begins_group:
         attachment.define(part.definition, trace_parent=part.trace_parent)
     # `misfit` finds out whether these bytes are contiguous, when they are read.
     is_all_there = group.ended == group.last and attachment.bytes_received >= group.size
     return attachment.completed(parts.count) if is_all_there else NOTHING
-
-
-def _grown(group: GroupProgress, part: GroupPart) -> GroupProgress:
-    last = part.message if part.ends_group else group.last
-    units = part.size if part.units is None else part.units
-    size = group.size + part.size - units
-    if not part.ends_message:
-        return group._replace(last=last, size=size)
-    return GroupProgress(last, group.ended + 1, size + part.offset + units)
 
 
 def _no_room(attachment: TrackedAttachment, part: GroupPart, most: int) -> Contradiction | None:

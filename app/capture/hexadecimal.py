@@ -66,7 +66,17 @@ def capture(line: BoundedLine) -> CapturedBytes | None:
     text = line.content.partition(b"#")[0]
     if not text.strip():
         return None
-    time, start = _time(text)
+    if found := _ISO_TIME.match(text):
+        try:
+            time, start = microseconds(str(found[1], "latin-1")), found.end()
+        except ValueError:
+            raise LineError(
+                found.start(1), f"{str(found[1][:40], 'latin-1')!r} is not an ISO 8601 time from 1970 on"
+            ) from None
+    elif found := _MICROSECONDS.match(text):
+        time, start = int(found[1]), found.end()
+    else:
+        time, start = 0, 0
     digits = text[start:]
     if wrong := _NO_DIGIT.search(digits):
         raise LineError(start + wrong.start(), f"not a hexadecimal digit: {chr(digits[wrong.start()])!r}")
@@ -76,20 +86,6 @@ def capture(line: BoundedLine) -> CapturedBytes | None:
     if len(digits) % 2:
         raise LineError(len(text), f"odd number of hexadecimal digits: {len(digits):,}")
     return CapturedBytes(line.number, bytes.fromhex(str(digits, "ascii")), time)
-
-
-def _time(line: bytes) -> tuple[int, int]:
-    """Return the time at the start of a line (0 if there is none), and where it ends."""
-    if found := _ISO_TIME.match(line):
-        try:
-            return microseconds(str(found[1], "latin-1")), found.end()
-        except ValueError:
-            raise LineError(
-                found.start(1), f"{str(found[1][:40], 'latin-1')!r} is not an ISO 8601 time from 1970 on"
-            ) from None
-    if found := _MICROSECONDS.match(line):
-        return int(found[1]), found.end()
-    return 0, 0
 
 
 def microseconds(text: str) -> int:

@@ -44,7 +44,16 @@ def framing(name: str) -> Framing:
         if entry_point is None:
             *others, last = map(repr, framing_names())
             raise UnknownFraming(name, f"unknown framing {name!r}: use {', '.join(others)} or {last}")
-        known = FRAMINGS[name] = _loaded(entry_point)
+        where = f"framing {name!r} ({entry_point.value})"
+        try:
+            loaded: Framing = entry_point.load()
+            own_name = loaded.traits.name
+        except Exception as error:  # what a module of another package raises may be anything
+            raise UnknownFraming(name, f"{where} cannot be loaded: {error}") from error
+        if own_name != name:
+            why = f"{where} has the name {own_name!r} in its traits; declare the entry point with that name"
+            raise UnknownFraming(name, why)
+        known = FRAMINGS[name] = loaded
     return known
 
 
@@ -74,16 +83,3 @@ def _find_elsewhere(name: str) -> Framing | None:
         return framing(name)
     except UnknownFraming:
         return None
-
-
-def _loaded(entry_point: EntryPoint) -> Framing:
-    where = f"framing {entry_point.name!r} ({entry_point.value})"
-    try:
-        found: Framing = entry_point.load()
-        name = found.traits.name
-    except Exception as error:  # what a module of another package raises may be anything
-        raise UnknownFraming(entry_point.name, f"{where} cannot be loaded: {error}") from error
-    if name != entry_point.name:
-        why = f"{where} has the name {name!r} in its traits; declare the entry point with that name"
-        raise UnknownFraming(entry_point.name, why)
-    return found

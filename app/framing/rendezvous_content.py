@@ -143,24 +143,17 @@ def _defined(received: Received, messages: dict[str, list[int]]) -> _Defined:
     def read(charset: str) -> _Defined:
         definition = rendezvous_messages.read_definition(definitions[0], charset)
         schema.check_definition(definition)
-        bodies = _variable_bodies(received, messages, definition)
+        bodies: list[memoryview] = []
+        room = definition.variables * LONGEST_VARIABLE + LONGEST_VARIABLE * len(messages["VAR"])
+        for body in received.bodies(messages["VAR"]):
+            bodies.append(body)
+            room -= len(body)
+            if room < 0:
+                why = f"more than {sum(map(len, bodies)):,} bytes define {definition.variables:,} variables"
+                raise InvalidInputError("variable-count", "number of variables", -1, why)
         return _Defined(definition, rendezvous_messages.read_variables(bodies, definition.variables, charset), charset)
 
     return in_first_charset(received.first, read)
-
-
-def _variable_bodies(
-    received: Received, messages: dict[str, list[int]], definition: RendezvousDefinition
-) -> list[memoryview]:
-    bodies: list[memoryview] = []
-    room = definition.variables * LONGEST_VARIABLE + LONGEST_VARIABLE * len(messages["VAR"])
-    for body in received.bodies(messages["VAR"]):
-        bodies.append(body)
-        room -= len(body)
-        if room < 0:
-            why = f"more than {sum(map(len, bodies)):,} bytes define {definition.variables:,} variables"
-            raise InvalidInputError("variable-count", "number of variables", -1, why)
-    return bodies
 
 
 def _stored(

@@ -87,7 +87,16 @@ def read(message: PhysicalMessage) -> Event:
                 raise _unknown(name)
             return PartArrived(key, number, len(message.body))
         if name == "LST":
-            return _last(message, key)
+            # As it was decided when it came in; by its own number, if nothing was decided.
+            properties = message.properties
+            if REFUTED in properties:
+                return Refuted(key, properties[REFUTED], len(message.body))
+            doubt, parts = properties.get(DOUBT, ""), properties.get(PARTS, "")
+            if parts.isascii() and parts.isdigit() and len(parts) <= _COUNT_DIGITS:
+                counts: tuple[int, ...] = (int(parts),) * 2
+            else:
+                counts = () if doubt else (read_last(message.body),) * 2
+            return Unsequenced(key, counts, len(message.body), doubt, choice_of(message))
         if name in MAP_NAMES:
             read_map(message.body)
             return Unsequenced(key, (), len(message.body))
@@ -100,19 +109,6 @@ def _unknown(name: str) -> InvalidInputError:
     return InvalidInputError(
         "unknown-message-name", "name", _HEAD_AT, f"{name[:80]!r} is not a message of an attachment"
     )
-
-
-def _last(message: PhysicalMessage, key: bytes) -> Unsequenced | Refuted:
-    """Return what a last message says, as it was decided when it came in; by its own number, if nothing was decided."""
-    properties = message.properties
-    if REFUTED in properties:
-        return Refuted(key, properties[REFUTED], len(message.body))
-    doubt, parts = properties.get(DOUBT, ""), properties.get(PARTS, "")
-    if parts.isascii() and parts.isdigit() and len(parts) <= _COUNT_DIGITS:
-        counts: tuple[int, ...] = (int(parts),) * 2
-    else:
-        counts = () if doubt else (read_last(message.body),) * 2
-    return Unsequenced(key, counts, len(message.body), doubt, choice_of(message))
 
 
 def _header(message: PhysicalMessage) -> MessageHeader:

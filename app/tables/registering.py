@@ -58,7 +58,10 @@ def statements(
     schemas: set[str] = set()
     taken: set[tuple[str, str]] = set()
     for each in tables:
-        within, plain = _named(each.name, schema)
+        library, member = library_and_member(each.name)
+        within, plain = _plain(library) if library else OWN_SCHEMA, _plain(member)
+        if schema is not None:
+            within, plain = schema, f"{within}_{plain}"[:_LONGEST] if library else plain
         name, number = plain, 2
         while (within, name) in taken:
             name, number = f"{plain}_{number}", number + 1
@@ -75,15 +78,6 @@ def statements(
             f"CREATE TABLE IF NOT EXISTS {prefix}{_identifier(name)}{columns}\n  USING {using.upper()}{comment}"
             f"\n  LOCATION {_literal(location)}"
         )
-
-
-def _named(name: str, schema: str | None) -> tuple[str, str]:
-    """Return the schema and the name of a table in the catalog."""
-    library, member = library_and_member(name)
-    within, plain = _plain(library) if library else OWN_SCHEMA, _plain(member)
-    if schema is None:
-        return within, plain
-    return schema, f"{within}_{plain}"[:_LONGEST] if library else plain
 
 
 def _plain(text: str) -> str:

@@ -2,7 +2,7 @@
 exchange are messages, too; what stands before the first of them is explained as numbers."""
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from math import isfinite
 from typing import Any
 
@@ -32,7 +32,14 @@ def messages(data: memoryview, _: Hints) -> list[Frame]:
             Cell(at + 4, len(MAGIC), "magic", MAGIC),
             *_cells(data, found, fields),
         ]
-        frames.append(Frame("tibrvmsg", at, cells, _note(fields), {"fields": described(fields)}))
+        note = f"{len(fields)} fields"
+        by_its_name = by_name(fields)
+        if "mtype" in by_its_name and not by_its_name["mtype"].id:
+            subject = f" {by_its_name['sub'].value}" if "sub" in by_its_name else ""
+            note += f": {_KINDS.get(str(by_its_name['mtype'].value), 'frame')}{subject}"
+        elif fields and (what := _MESSAGES.get(fields[0].name or "")):
+            note += f": {what}"
+        frames.append(Frame("tibrvmsg", at, cells, note, {"fields": described(fields)}))
         at = end
     return frames
 
@@ -89,17 +96,6 @@ _KINDS = {
     "A": "advisory on",
     "R": "answer",
 }
-
-
-def _note(fields: Sequence[Field]) -> str:
-    """Return how many fields there are, and what a message of SAS or a frame is for."""
-    count = f"{len(fields)} fields"
-    by_its_name = by_name(fields)
-    if "mtype" in by_its_name and not by_its_name["mtype"].id:
-        subject = f" {by_its_name['sub'].value}" if "sub" in by_its_name else ""
-        return f"{count}: {_KINDS.get(str(by_its_name['mtype'].value), 'frame')}{subject}"
-    what = _MESSAGES.get(fields[0].name or "") if fields else None
-    return f"{count}: {what}" if what else count
 
 
 def _cells(data: memoryview, found: list[FieldPlace], fields: list[Field]) -> Iterator[Cell]:

@@ -46,7 +46,20 @@ class Layout:
         fields = dataclasses.fields(cast("Any", cls))
         cls.ROWS = tuple(Row(f.name, _kind(hints[f.name]), f.metadata.get("meaning", "")) for f in fields)
         cls._plans = {}
-        _check(cls.ROWS)
+        bit_groups(cls.ROWS)  # raises TypeError for bits that fill no whole bytes
+        numbers: set[str] = set()
+        for index, (name, kind, _) in enumerate(cls.ROWS):
+            match kind:
+                case Num(_, None):
+                    numbers.add(name)
+                case Many(_, str(count)) | Texts(count) if count not in numbers:
+                    raise TypeError(f"{name} is repeated by {count}, which is not a number in an earlier row")
+                case Many(of):
+                    if not least_size(of.ROWS, DEFAULT):
+                        raise TypeError(f"{name} repeats {of.__name__}, which can be empty")
+            to_the_end = isinstance(kind, Rest) or (isinstance(kind, Many) and kind.count is None)
+            if to_the_end and index < len(cls.ROWS) - 1:
+                raise TypeError(f"{name} takes all remaining bytes, so it must be the last row")
         is_fixed = all(isinstance(r.kind, Num | Raw | Chars | Bits) and r.kind != Num("long") for r in cls.ROWS)
         cls.SIZE = least_size(cls.ROWS, DEFAULT) if is_fixed else 0
 
@@ -105,21 +118,3 @@ def _kind(hint: Any) -> Kind:
         if isinstance(extra, Kind):
             return extra
     raise TypeError(f"{hint!r} has no row kind; annotate it with one, as in Annotated[int, Num('i')]")
-
-
-def _check(rows: tuple[Row, ...]) -> None:
-    """Raise TypeError for a table that cannot be decoded."""
-    bit_groups(rows)
-    numbers: set[str] = set()
-    for index, (name, kind, _) in enumerate(rows):
-        match kind:
-            case Num(_, None):
-                numbers.add(name)
-            case Many(_, str(count)) | Texts(count) if count not in numbers:
-                raise TypeError(f"{name} is repeated by {count}, which is not a number in an earlier row")
-            case Many(of):
-                if not least_size(of.ROWS, DEFAULT):
-                    raise TypeError(f"{name} repeats {of.__name__}, which can be empty")
-        to_the_end = isinstance(kind, Rest) or (isinstance(kind, Many) and kind.count is None)
-        if to_the_end and index < len(rows) - 1:
-            raise TypeError(f"{name} takes all remaining bytes, so it must be the last row")

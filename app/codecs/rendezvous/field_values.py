@@ -100,7 +100,15 @@ def _subject(data: Buffer, row: str, at: int) -> FieldValue:
 
 def _xml(data: Buffer, row: str, at: int) -> FieldValue:
     """Text that is compressed, after the number of its bytes. Longer texts than MOST_XML_BYTES are refused."""
-    head, size = _xml_size(data, row, at)
+    first = data[0] if data else 0
+    width = {MEDIUM_SIZE: 2, LONG_SIZE: 4}.get(first, 0)
+    is_known = first < SHORT_SIZE_LIMIT or width
+    _require(len(data) > width and bool(is_known), row, at, "XML without the number of its bytes")
+    head, size = 1, first
+    if width:
+        number = int.from_bytes(data[1 : 1 + width], "big")
+        _require(number >= width, row, at, f"a size of {number} that counts its own {width} bytes")
+        head, size = 1 + width, number - width
     packed = data[head:]
     limit = min(MOST_XML_BYTES, len(packed) * _INFLATION)
     _require(size <= limit, row, at, f"XML of {size} bytes in {len(packed)}, but at most {limit} are expanded")
@@ -110,18 +118,6 @@ def _xml(data: Buffer, row: str, at: int) -> FieldValue:
         raise WireError(row, at + head, f"XML that does not expand: {error}") from None
     _require(len(text) == size, row, at, f"XML of {len(text)} bytes, but its size says {size}")
     return FieldValue("XML", text.partition(b"\0")[0].decode("latin-1"))
-
-
-def _xml_size(data: Buffer, row: str, at: int) -> tuple[int, int]:
-    first = data[0] if data else 0
-    width = {MEDIUM_SIZE: 2, LONG_SIZE: 4}.get(first, 0)
-    is_known = first < SHORT_SIZE_LIMIT or width
-    _require(len(data) > width and bool(is_known), row, at, "XML without the number of its bytes")
-    if not width:
-        return 1, first
-    number = int.from_bytes(data[1 : 1 + width], "big")
-    _require(number >= width, row, at, f"a size of {number} that counts its own {width} bytes")
-    return 1 + width, number - width
 
 
 def _array(wire_type: WireType) -> Callable[[Buffer, str, int], FieldValue]:

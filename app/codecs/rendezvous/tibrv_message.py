@@ -78,7 +78,20 @@ def decode_field(buffer: Buffer, place: FieldPlace, row: str, depth: int) -> Fie
     if place.type == WireType.MSG:
         return Field(place.name, place.id, "MSG", _nested(buffer, place.data_at, place.end, row, depth))
     if place.type == WireType.MSGARRAY:
-        return Field(place.name, place.id, "MSGARRAY", _messages(buffer, place, row, depth))
+        at, end = place.data_at + _U32.size, place.end
+        if at > end:
+            raise WireError(f"{row}.data", place.data_at, "MSGARRAY without a count")
+        (count,) = _U32.unpack_from(buffer, place.data_at)
+        if count * HEADER_SIZE > end - at:
+            raise WireError(f"{row}.data", place.data_at, f"{count} messages in {end - at} bytes")
+        found = []
+        for _ in range(count):
+            following = message_end(buffer, at, end)
+            found.append(_nested(buffer, at, following, row, depth))
+            at = following
+        if at != end:
+            raise WireError(f"{row}.data", at, f"{end - at} bytes after {count} messages")
+        return Field(place.name, place.id, "MSGARRAY", tuple(found))
     data = buffer[place.data_at : place.end]
     read = read_value(place.type, data, f"{row}.data", place.data_at)
     if read is None:
@@ -93,23 +106,6 @@ def _nested(buffer: Buffer, at: int, end: int, row: str, depth: int) -> tuple[Fi
     if message_end(buffer, at, end) != end:
         raise WireError(row, at, "a nested message that is shorter than its field")
     return decode_fields(buffer, at + HEADER_SIZE, end, depth - 1)
-
-
-def _messages(buffer: Buffer, place: FieldPlace, row: str, depth: int) -> tuple[tuple[Field, ...], ...]:
-    at, end = place.data_at + _U32.size, place.end
-    if at > end:
-        raise WireError(f"{row}.data", place.data_at, "MSGARRAY without a count")
-    (count,) = _U32.unpack_from(buffer, place.data_at)
-    if count * HEADER_SIZE > end - at:
-        raise WireError(f"{row}.data", place.data_at, f"{count} messages in {end - at} bytes")
-    found = []
-    for _ in range(count):
-        following = message_end(buffer, at, end)
-        found.append(_nested(buffer, at, following, row, depth))
-        at = following
-    if at != end:
-        raise WireError(f"{row}.data", at, f"{end - at} bytes after {count} messages")
-    return tuple(found)
 
 
 def by_id(message: Message) -> Mapping[int, Field]:
@@ -145,22 +141,20 @@ def _encode_field(field: Field, row: str) -> bytes:
     if field.type == "MSGARRAY":
         data = _U32.pack(len(field.value)) + b"".join(map(encode_message, field.value))
         return name + bytes([WireType.MSGARRAY, LONG_SIZE]) + _U32.pack(len(data) + _U32.size) + data
-    wire_type, data = _data(field, row)
+    if isinstance(field.value, RawValue):
+        wire_type, data = field.value
+    else:
+        try:
+            wire_type, data = write_value(field.type, field.value)
+        except KeyError:
+            raise WireError(f"{row}.type", 0, f"unknown type {field.type!r}") from None
+        except (struct.error, ValueError, TypeError, OverflowError) as error:
+            raise WireError(f"{row}.data", 0, f"{field.value!r} is not a value of type {field.type}: {error}") from None
+        if field.written is not None:
+            data = field.written
     if wire_type in SCALARS and len(data) >= SHORT_SIZE_LIMIT:
         raise WireError(f"{row}.size", 0, f"{field.type} of {len(data)} bytes")
     return name + bytes([wire_type]) + size_of(len(data), medium=wire_type == WireType.SUBJECT) + data
-
-
-def _data(field: Field, row: str) -> tuple[int, bytes]:
-    if isinstance(field.value, RawValue):
-        return field.value
-    try:
-        wire_type, data = write_value(field.type, field.value)
-    except KeyError:
-        raise WireError(f"{row}.type", 0, f"unknown type {field.type!r}") from None
-    except (struct.error, ValueError, TypeError, OverflowError) as error:
-        raise WireError(f"{row}.data", 0, f"{field.value!r} is not a value of type {field.type}: {error}") from None
-    return wire_type, data if field.written is None else field.written
 
 
 def _encode_name(field: Field, row: str) -> bytes:

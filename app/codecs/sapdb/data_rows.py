@@ -171,17 +171,15 @@ def encode_vardata(rows: Sequence[Sequence[bytes | Undef | None]]) -> bytes:
             raise WireError(f"row[{number}]", len(out), f"{len(row)} fields, at most {0xFFFF} fit")
         out += len(row).to_bytes(2, "big")
         for column, field in enumerate(row):
-            out += _field_bytes(field, f"row[{number}].value[{column}]", len(out))
+            if field is None:
+                out.append(_IGNORED)
+            elif isinstance(field, Undef):
+                out.append(_MARKED[field])
+            elif len(field) <= _MOST_SHORT:
+                out += bytes([len(field)]) + field
+            elif len(field) <= 0xFFFF:
+                out += bytes([_LONG_LENGTH]) + len(field).to_bytes(2, "big") + field
+            else:
+                why = f"{len(field)} bytes, at most {0xFFFF} fit"
+                raise WireError(f"row[{number}].value[{column}]", len(out), why)
     return bytes(out)
-
-
-def _field_bytes(field: bytes | Undef | None, row: str, at: int) -> bytes:
-    if field is None:
-        return bytes([_IGNORED])
-    if isinstance(field, Undef):
-        return bytes([_MARKED[field]])
-    if len(field) <= _MOST_SHORT:
-        return bytes([len(field)]) + field
-    if len(field) > 0xFFFF:
-        raise WireError(row, at, f"{len(field)} bytes, at most {0xFFFF} fit")
-    return bytes([_LONG_LENGTH]) + len(field).to_bytes(2, "big") + field

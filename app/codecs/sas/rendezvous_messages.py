@@ -213,22 +213,19 @@ def _variables(reader: FieldReader) -> tuple[int, list[Variable]]:
             continue
         reader.at = 0
         try:
-            return stated, _variables_as(reader, numbers, entries)
+            _numbers(reader, "VAR", 2 - numbers, MessageKind.VARIABLES, first="count")
+            found = []
+            for index in range(entries):
+                path = f"VAR[{index}]."
+                _numbers(reader, path, numbers, MessageKind.VARIABLES, first="count" if numbers == 2 else "record")
+                variable = reader.table(Variable, path)
+                _refuse(variable_fault("", variable, strict=False), reader.place(), path.rstrip("."))
+                found.append(variable)
         except WireError as error:
             refusal = refusal or error
+        else:
+            return stated, found
     raise refusal or WireError("VAR", 0, f"{len(reader.fields)} fields are not whole definitions of variables")
-
-
-def _variables_as(reader: FieldReader, numbers: int, entries: int) -> list[Variable]:
-    _numbers(reader, "VAR", 2 - numbers, MessageKind.VARIABLES, first="count")
-    found = []
-    for index in range(entries):
-        path = f"VAR[{index}]."
-        _numbers(reader, path, numbers, MessageKind.VARIABLES, first="count" if numbers == 2 else "record")
-        variable = reader.table(Variable, path)
-        _refuse(variable_fault("", variable, strict=False), reader.place(), path.rstrip("."))
-        found.append(variable)
-    return found
 
 
 def _numbers(

@@ -56,17 +56,13 @@ def parameters(
         if size > _LONGEST_FIELD:
             why = f"values of {wanted.length:,} characters take {size:,} bytes, and a field has {_LONGEST_FIELD:,}"
             raise InvalidInputError("too-long", field.name, -1, f"{why}: send them as files")
-        mode = _mode(field)
+        try:
+            mode = int((field.metadata or {})[MODE.encode()]) & 0xFF
+        except (KeyError, ValueError):
+            mode = ParameterMode.OPTIONAL if field.nullable else ParameterMode.MANDATORY
         made.append(ParameterInfo(mode, io_type, wanted.data_type, wanted.frac, wanted.length, size, at))
         at += size
     return tuple(made)
-
-
-def _mode(field: pa.Field) -> int:
-    try:
-        return int((field.metadata or {})[MODE.encode()]) & 0xFF
-    except (KeyError, ValueError):
-        return ParameterMode.OPTIONAL if field.nullable else ParameterMode.MANDATORY
 
 
 def row_names(schema: pa.Schema) -> Sequence[str]:

@@ -140,31 +140,27 @@ def _scaled(read: _Read, frac: int) -> Integers:
 
 
 def _converted(read: _Read, wanted: pa.DataType) -> pa.Array:
-    texts = _texts(read)
+    # Arrow converts texts of one width, such as -0.4711e+04.
+    width, rows = 2 * len(read.pairs), read.pairs.shape[1]
+    characters = np.empty((width + 7, rows), np.uint8)
+    characters[0] = np.where(read.is_negative, _MINUS, _0)
+    characters[1], characters[2] = _0, _POINT
+    digits = characters[3 : 3 + width]
+    _write_digits(read, digits)
+    digits += _0
+    characters[-4] = _E
+    characters[-3] = np.where(read.exponent < 0, _MINUS, _PLUS)
+    size = np.abs(read.exponent)
+    characters[-2], characters[-1] = _0 + size // 10, _0 + size % 10
+    offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(width + 7)
+    data = np.ascontiguousarray(characters.T)
+    texts = pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(data))
     try:
         return pc.cast(texts, wanted)
     except pa.ArrowInvalid:
         raise BadValueError(
             first_uncastable(texts, pc.CastOptions.safe(wanted)), f"the number does not fit {wanted}"
         ) from None
-
-
-def _texts(read: _Read) -> pa.StringArray:
-    """Return numbers as texts of one width, such as -0.4711e+04."""
-    width, rows = 2 * len(read.pairs), read.pairs.shape[1]
-    texts = np.empty((width + 7, rows), np.uint8)
-    texts[0] = np.where(read.is_negative, _MINUS, _0)
-    texts[1], texts[2] = _0, _POINT
-    digits = texts[3 : 3 + width]
-    _write_digits(read, digits)
-    digits += _0
-    texts[-4] = _E
-    texts[-3] = np.where(read.exponent < 0, _MINUS, _PLUS)
-    size = np.abs(read.exponent)
-    texts[-2], texts[-1] = _0 + size // 10, _0 + size % 10
-    offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(width + 7)
-    data = np.ascontiguousarray(texts.T)
-    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(data))
 
 
 def _leading_zeros(read: _Read) -> Integers:

@@ -179,7 +179,19 @@ def encode(column: pa.Array, data_type: int, date_format: DateFormat) -> Bytes:
     shape = SHAPES[data_type].get(date_format)
     if shape is None:
         raise BadValueError(0, f"values are not written in the format {date_format.name}")
-    numbers, is_null = _ticks(column, data_type)
+    is_null = column.is_null().to_numpy(zero_copy_only=False)
+    kind = column.type
+    wanted = _AS.get(DataType(data_type)) or (pa.time64("us") if pa.types.is_time(kind) else pa.duration("us"))
+    try:
+        if pa.types.is_timestamp(kind) and kind.tz is not None:
+            column = column.cast(pa.timestamp(kind.unit, "UTC")).cast(pa.timestamp(kind.unit))
+        plain = pc.cast(column, wanted)
+    except pa.ArrowInvalid:
+        refuse_any(~is_null, "the value is no whole number of days or microseconds")
+        raise
+    stored = plain.view(pa.int32()) if wanted.bit_width == 32 else plain.view(pa.int64())
+    # Days, or microseconds.
+    numbers: Numbers = pc.fill_null(stored, 0).to_numpy(zero_copy_only=False).astype(np.int64)
     parts = _WRITE[data_type](numbers, is_null, shape)
     characters = np.empty((len(shape), len(numbers)), np.uint8)
     left = dict(parts)
@@ -198,23 +210,6 @@ def encode(column: pa.Array, data_type: int, date_format: DateFormat) -> Bytes:
 
 
 _AS: Final = {DataType.DATE: pa.date32(), DataType.TIMESTAMP: pa.timestamp("us")}
-
-
-def _ticks(column: pa.Array, data_type: int) -> tuple[Numbers, Flags]:
-    """Return days, or microseconds, 0 where there is no value; and where that is."""
-    is_null = column.is_null().to_numpy(zero_copy_only=False)
-    kind = column.type
-    wanted = _AS.get(DataType(data_type)) or (pa.time64("us") if pa.types.is_time(kind) else pa.duration("us"))
-    try:
-        if pa.types.is_timestamp(kind) and kind.tz is not None:
-            column = column.cast(pa.timestamp(kind.unit, "UTC")).cast(pa.timestamp(kind.unit))
-        plain = pc.cast(column, wanted)
-    except pa.ArrowInvalid:
-        refuse_any(~is_null, "the value is no whole number of days or microseconds")
-        raise
-    stored = plain.view(pa.int32()) if wanted.bit_width == 32 else plain.view(pa.int64())
-    numbers: Numbers = pc.fill_null(stored, 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return numbers, is_null
 
 
 def _date_parts(days: Numbers, _is_null: Flags, _shape: str) -> dict[str, Numbers]:

@@ -93,7 +93,13 @@ def data_set(record: AttachmentRecord, received: Received, store: StoreTable) ->
     chosen = inputs(described.parameters) if is_input else columns(described.parameters)  # type: ignore[arg-type]
     if not chosen:
         raise InvalidInputError("no-columns", "shortinfo", -1, "none of the columns is one of the rows' direction")
-    names = _names(described, chosen)
+    if len(described.names) == len(chosen):
+        names = list(described.names)
+    elif len(described.names) == len(described.parameters):
+        named = zip(described.names, described.parameters, strict=True)
+        names = [name for name, each in named if any(each is one for one in chosen)]
+    else:
+        names = []
     called = {"sas.library": record.qualifier_1, "sas.member": record.qualifier_2}
     table = _Table(tuple(chosen), column_types.schema(names, chosen, called))
     while True:
@@ -117,16 +123,6 @@ def _described(record: AttachmentRecord, received: Received) -> tuple[Descriptio
         if (found := rows_of(content)) is not None:
             return description_of(described), found.is_input
     raise InvalidInputError("no-rows", "data", -1, "the second packet has no rows")
-
-
-def _names(described: Description, chosen: Sequence[Described]) -> list[str]:
-    """Return the names of the chosen columns, where there is one for each of them, or for each of all."""
-    if len(described.names) == len(chosen):
-        return list(described.names)
-    if len(described.names) == len(described.parameters):
-        named = zip(described.names, described.parameters, strict=True)
-        return [name for name, each in named if any(each is one for one in chosen)]
-    return []
 
 
 def _segments(record: AttachmentRecord, received: Received, body: Buffer) -> list[SegmentContent]:

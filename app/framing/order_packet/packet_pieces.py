@@ -283,7 +283,15 @@ def rows_of(content: SegmentContent) -> RowRange | None:
     if isinstance(header, ReturnSegment) and header.function_code == FunctionCode.SELECT_INTO:
         attributes |= PartAttribute.FIRST | PartAttribute.LAST
     is_last = bool(attributes & PartAttribute.LAST) or _has_no_row(header)
-    first = _first_row(attributes, count, total, is_input=is_input)
+    # A command counts the rows before its own, a reply those up to its last one. A kernel that does not know a
+    # reply's number yet says -1, and 0 before it has fetched any.
+    first: int | None
+    if attributes & PartAttribute.FIRST:
+        first = 0
+    elif total is None or (not is_input and (total < 0 or total == 0 < count)):
+        first = 0 if attributes & PartAttribute.LAST else None
+    else:
+        first = total if is_input else total - count
     if first is None or not 0 <= first <= _MOST_PLACE - count:
         why = f"neither FIRST nor the row count ({total}) says which {count} rows these are"
         raise InvalidInputError("no-place", content.row(kind), -1, why)
@@ -307,16 +315,6 @@ def _has_no_row(header: Any) -> bool:
     return isinstance(header, ReturnSegment) and header.returncode == _NO_ROW
 
 
-def _first_row(attributes: int, count: int, total: int | None, *, is_input: bool) -> int | None:
-    """Return the number of the first row: a command counts the rows before its own, a reply those up to its last
-    one. A kernel that does not know a reply's number yet says -1, and 0 before it has fetched any."""
-    if attributes & PartAttribute.FIRST:
-        return 0
-    if total is None or (not is_input and (total < 0 or total == 0 < count)):
-        return 0 if attributes & PartAttribute.LAST else None
-    return total if is_input else total - count
-
-
 # --- LONG values ------------------------------------------------------------------------------------------------------
 
 
@@ -337,7 +335,23 @@ def long_pieces(content: SegmentContent) -> Iterator[LongPiece]:
         start = at + LONG_SIZE
         at = start + len(value.data)
         if value.undef < min(Undef) and (value.data or value.descriptor.valmode in _WHOLE):
-            yield _long_piece(value, start, described, number, f"{content.row(PartKind.LONGDATA)}[{number}]")
+            row = f"{content.row(PartKind.LONGDATA)}[{number}]"
+            descriptor, size = value.descriptor, len(value.data)
+            key = long_key(descriptor)
+            if not key:
+                raise InvalidInputError("no-identifier", row, -1, "the descriptor of the LONG value has no identifier")
+            offset = descriptor.intern_pos - 1
+            if not descriptor.intern_pos and descriptor.valmode == ValMode.ALLDATA:
+                offset = 0
+            if not 0 <= offset <= _MOST_PLACE - size:
+                why = f"position {descriptor.intern_pos} does not say where the {size} bytes belong in the LONG value"
+                raise InvalidInputError("no-place", row, -1, why)
+            types, names = described.parameters, described.names
+            data_type = types[number].data_type if number < len(types) else DataType.LONG_BYTE
+            is_text = data_type in LONGS and data_type not in LONG_BYTES
+            kind = AttachmentKind.TEXT_FILE if is_text else AttachmentKind.BINARY_FILE
+            shown = (names[number] if number < len(names) else "") or key[:LONG_ID_SIZE].hex()
+            yield LongPiece(key, offset, start, size, descriptor.valmode in _WHOLE, kind, shown)
 
 
 def _brings_data(header: Any) -> bool:
@@ -345,25 +359,6 @@ def _brings_data(header: Any) -> bool:
     if isinstance(header, CommandSegment):
         return header.mess_type != MessType.GETVAL
     return isinstance(header, ReturnSegment) and header.function_code != FunctionCode.PUTVAL
-
-
-def _long_piece(value: LongValue, start: int, described: Description, number: int, row: str) -> LongPiece:
-    descriptor, size = value.descriptor, len(value.data)
-    key = long_key(descriptor)
-    if not key:
-        raise InvalidInputError("no-identifier", row, -1, "the descriptor of the LONG value has no identifier")
-    offset = descriptor.intern_pos - 1
-    if not descriptor.intern_pos and descriptor.valmode == ValMode.ALLDATA:
-        offset = 0
-    if not 0 <= offset <= _MOST_PLACE - size:
-        why = f"position {descriptor.intern_pos} does not say where the {size} bytes belong in the LONG value"
-        raise InvalidInputError("no-place", row, -1, why)
-    types, names = described.parameters, described.names
-    data_type = types[number].data_type if number < len(types) else DataType.LONG_BYTE
-    is_text = data_type in LONGS and data_type not in LONG_BYTES
-    kind = AttachmentKind.TEXT_FILE if is_text else AttachmentKind.BINARY_FILE
-    shown = (names[number] if number < len(names) else "") or key[:LONG_ID_SIZE].hex()
-    return LongPiece(key, offset, start, size, descriptor.valmode in _WHOLE, kind, shown)
 
 
 def body_message(first: PhysicalMessage, body: Buffer) -> PhysicalMessage:

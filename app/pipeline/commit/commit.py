@@ -227,7 +227,8 @@ class Committer:
                     continue
                 early.append(result)
                 if len(early) == AT_ONCE:
-                    self._take_early(early, changes, now)
+                    self._take([_checkpoint(early, changes, now)])
+                    self._complete_messages(early)
                     early = []
             self._take_last(early, waiting, changes, now)
         for entry in changes.healed:
@@ -246,10 +247,6 @@ class Committer:
                     results = [dated(result, now) for result in found[at : at + AT_ONCE]]
                     self._take([checkpoint_of(results, now)])
                     self._complete_messages(results)
-
-    def _take_early(self, results: Sequence[Result], changes: Changes, now: int) -> None:
-        self._take([_checkpoint(results, changes, now)])
-        self._complete_messages(results)
 
     def _take_last(self, early: Sequence[Result], waiting: IO[bytes], changes: Changes, now: int) -> None:
         """Save these results and those that wait, in one transaction, with the progress. Complete their messages."""

@@ -321,7 +321,11 @@ def _quality(
 ) -> tuple[pa.Table, dict[str, pc.Expression], tuple[Increment, ...]]:
     """Return the quality of all hours of which the archive has every message, with the rows that it replaces, and what
     it has gained."""
-    hour = _first_whole_hour(run)
+    # The first hour (µs) whose attachments have all their messages in the archive: after the first message of each
+    # journal behind the last gap in the segments' numbers, 0 without a gap.
+    sequences = run.archive.sequences()
+    gaps = missing_segments(chain.from_iterable(sequences))
+    hour = max(_first_hour_behind(run, numbers, gaps[-1][1]) for numbers in sequences) if gaps else 0
     since = pc.field("hour") >= pa.scalar(hour, SCHEMA.field("hour").type)
     now = quality_rows(counted).filter(since)
     try:
@@ -337,17 +341,6 @@ def _quality(
         grown = {name: max(getattr(each, name) - getattr(old, name), 0) for name in Increment._fields[2:]}
         gained.append(each._replace(**grown))
     return now, {QUALITY: since}, tuple(gained)
-
-
-def _first_whole_hour(run: OpenRun) -> int:
-    """Return the first hour (µs) whose attachments have all their messages in the archive.
-
-    It is the hour after the first message of each journal behind the last gap in the segments' numbers, 0 without a
-    gap.
-    """
-    sequences = run.archive.sequences()
-    gaps = missing_segments(chain.from_iterable(sequences))
-    return max(_first_hour_behind(run, numbers, gaps[-1][1]) for numbers in sequences) if gaps else 0
 
 
 def _first_hour_behind(run: OpenRun, numbers: Iterable[int], gap: int) -> int:

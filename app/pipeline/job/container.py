@@ -30,13 +30,22 @@ def _executor(environment: Mapping[str, str]) -> list[str]:
     java = str(Path(environment["JAVA_HOME"], "bin", "java")) if environment.get("JAVA_HOME") else "java"
     memory = environment["SPARK_EXECUTOR_MEMORY"]
     numbered = {int(found[1]): value for name, value in environment.items() if (found := _JAVA_OPTION.fullmatch(name))}
+    home = Path(environment["SPARK_HOME"])
+    class_path = [
+        environment.get("SPARK_CONF_DIR", str(home / "conf")),
+        environment.get("HADOOP_CONF_DIR"),
+        environment.get("SPARK_CLASSPATH"),
+        str(home / "jars" / "*"),
+        environment.get("SPARK_EXTRA_CLASSPATH"),
+        environment.get("SPARK_DIST_CLASSPATH"),
+    ]
     return [
         java,
         *(numbered[number] for number in sorted(numbered)),
         f"-Xms{memory}",
         f"-Xmx{memory}",
         "-cp",
-        _class_path(environment),
+        os.pathsep.join(filter(None, class_path)),
         "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",
         *("--driver-url", environment["SPARK_DRIVER_URL"]),
         *("--executor-id", environment["SPARK_EXECUTOR_ID"]),
@@ -46,19 +55,6 @@ def _executor(environment: Mapping[str, str]) -> list[str]:
         *("--resourceProfileId", environment["SPARK_RESOURCE_PROFILE_ID"]),
         *("--podName", environment["SPARK_EXECUTOR_POD_NAME"]),
     ]
-
-
-def _class_path(environment: Mapping[str, str]) -> str:
-    home = Path(environment["SPARK_HOME"])
-    parts = [
-        environment.get("SPARK_CONF_DIR", str(home / "conf")),
-        environment.get("HADOOP_CONF_DIR"),
-        environment.get("SPARK_CLASSPATH"),
-        str(home / "jars" / "*"),
-        environment.get("SPARK_EXTRA_CLASSPATH"),
-        environment.get("SPARK_DIST_CLASSPATH"),
-    ]
-    return os.pathsep.join(part for part in parts if part)
 
 
 if __name__ == "__main__":

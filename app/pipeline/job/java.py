@@ -110,7 +110,12 @@ def _home_without_demand(java: Path, environment: Mapping[str, str]) -> Path:
     """Return a home whose `bin/java` runs this one without Spark's option. Any number of processes may create it at
     once."""
     script = _WITHOUT_DEMAND.format(demand=_DEMAND, java=shlex.quote(str(java.absolute())))
-    home = _cache(environment) / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
+    try:
+        cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache", "attachment-gateway")
+        cache.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # a user without a home
+        cache = Path(tempfile.mkdtemp(prefix="attachment-gateway-"))
+    home = cache / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     wanted = home / "bin" / "java"
     if not wanted.exists():
         wanted.parent.mkdir(parents=True, exist_ok=True)
@@ -119,16 +124,6 @@ def _home_without_demand(java: Path, environment: Mapping[str, str]) -> Path:
         Path(made.name).chmod(0o755)
         Path(made.name).rename(wanted)
     return home
-
-
-def _cache(environment: Mapping[str, str]) -> Path:
-    """Return a folder of the user that outlives this process, or else one in the system's temporary folder."""
-    try:
-        cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache", "attachment-gateway")
-        cache.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # a user without a home
-        return Path(tempfile.mkdtemp(prefix="attachment-gateway-"))
-    return cache
 
 
 if __name__ == "__main__":

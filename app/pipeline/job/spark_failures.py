@@ -86,7 +86,12 @@ def explain(error: BaseException, ended: JavaExit | None, places: Mapping[str, s
     `ended` is how the Java process ended, None if it still runs. `places` are the folders that Spark itself writes
     to, by what is in them; those on a full disk are named.
     """
-    text = _text(error)
+    texts: list[str] = []
+    seen: BaseException | None = error
+    while seen is not None:
+        texts += [str(seen), str(getattr(seen, "_stackTrace", None) or "")]
+        seen = seen.__cause__ or seen.__context__
+    text = "\n".join(texts).strip()
     ours = str(error) if isinstance(error, GatewayError) else _of_the_gateway(text)
     if ours is not None:
         return Explained(ours, _FREE_SPACE if _NO_SPACE.search(ours) else "")
@@ -124,16 +129,6 @@ def keep_traceback(error: BaseException, ended: JavaExit | None, folder: Path) -
             path.write_text("".join(lines), encoding="utf-8", errors="backslashreplace")
             return path.absolute()
     return None
-
-
-def _text(error: BaseException) -> str:
-    """Return the texts of an error and its causes."""
-    text: list[str] = []
-    seen: BaseException | None = error
-    while seen is not None:
-        text += [str(seen), str(getattr(seen, "_stackTrace", None) or "")]
-        seen = seen.__cause__ or seen.__context__
-    return "\n".join(text).strip()
 
 
 def _of_the_gateway(text: str) -> str | None:

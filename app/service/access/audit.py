@@ -318,7 +318,15 @@ class Repeats:
     def add(self, failed: Entry) -> None:
         """Add the entry of a failed sign-in, or count it."""
         with self._lock:
-            window = self._window(failed.get("from"))
+            address = failed.get("from")
+            now = monotonic()
+            window = self._windows.get(address)
+            if window is None or now - window.since >= WINDOW_SECONDS:
+                if window is not None:
+                    self._tell(address, self._windows.pop(address))
+                if len(self._windows) >= ADDRESSES:
+                    self._tell(*self._windows.popitem(last=False))
+                window = self._windows[address] = _Window(now)
             if window.added < MOST:
                 window.added += 1
                 self._add(failed)
@@ -330,18 +338,6 @@ class Repeats:
         with self._lock:
             for address, window in self._windows.items():
                 self._tell(address, window)
-
-    def _window(self, address: object) -> _Window:
-        now = monotonic()
-        window = self._windows.get(address)
-        if window is not None and now - window.since < WINDOW_SECONDS:
-            return window
-        if window is not None:
-            self._tell(address, self._windows.pop(address))
-        if len(self._windows) >= ADDRESSES:
-            self._tell(*self._windows.popitem(last=False))
-        self._windows[address] = _Window(now)
-        return self._windows[address]
 
     def _tell(self, address: object, window: _Window) -> None:
         if window.left_out:

@@ -180,25 +180,22 @@ class AccessTokens:
         return any(key.kid == named for key in self._keys.keys) or (named is None and len(self._keys.keys) == 1)
 
     def _published(self) -> KeySet:
-        found = self._fetch(self._jwks_url())
+        settings = self._settings
+        url = settings.jwks_url
+        if url is None:
+            described = self._fetch(f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration")
+            url = described.get("jwks_uri")
+            if described.get("issuer") != settings.issuer or not isinstance(url, str):
+                raise GatewayError(f"the configuration of {settings.issuer} names another issuer, or no jwks_uri")
+            if not url.startswith("https://") and settings.issuer.startswith("https://"):
+                raise GatewayError(f"the jwks_uri of {settings.issuer} is not https")
+        found = self._fetch(url)
         try:
             # A symmetric key is never published: who could read it could sign with it.
             given = [key for key in found["keys"] if key.get("kty") != "oct"]
             return KeySet.import_key_set({"keys": given})
         except _UNREADABLE as error:
-            raise GatewayError(f"the keys of {self._settings.issuer} cannot be read: {_why(error)}") from error
-
-    def _jwks_url(self) -> str:
-        settings = self._settings
-        if settings.jwks_url is not None:
-            return settings.jwks_url
-        described = self._fetch(f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration")
-        url = described.get("jwks_uri")
-        if described.get("issuer") != settings.issuer or not isinstance(url, str):
-            raise GatewayError(f"the configuration of {settings.issuer} names another issuer, or no jwks_uri")
-        if not url.startswith("https://") and settings.issuer.startswith("https://"):
-            raise GatewayError(f"the jwks_uri of {settings.issuer} is not https")
-        return url
+            raise GatewayError(f"the keys of {settings.issuer} cannot be read: {_why(error)}") from error
 
 
 def _why(error: Exception) -> str:

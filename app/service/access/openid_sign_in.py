@@ -101,7 +101,19 @@ class SignIn:
         """
         form = {"code": code, "code_verifier": verifier, "redirect_uri": redirect_uri}
         content = self._issued("authorization_code", form)
-        self._check_identity(content.get("id_token"), nonce)
+        id_token = content.get("id_token")
+        if not isinstance(id_token, str):
+            raise SignInRefused("the OpenID provider has sent no ID token: is `openid` among `oidc.sign_in_scopes`?")
+        if self._tokens.lacks_key(id_token):
+            self._tokens.refresh()
+        try:
+            claims = self._tokens.claims(id_token, self._client_id, "ID token")
+        except TokenRefused as error:
+            raise SignInRefused(str(error)) from None
+        if claims.get("azp", self._client_id) != self._client_id:
+            raise SignInRefused("the ID token was issued to another client")
+        if claims.get("nonce") != nonce:
+            raise SignInRefused("the ID token belongs to another sign-in: its nonce differs")
         return _tokens(content)
 
     def renew(self, refresh_token: str) -> Tokens:
@@ -123,20 +135,6 @@ class SignIn:
         told = (answer.content.get("error"), answer.content.get("error_description"))
         reason = ": ".join(each for each in told if isinstance(each, str))[:_LONGEST_REASON]
         raise SignInRefused(f"the OpenID provider refuses: {reason or f'status {answer.status}'}")
-
-    def _check_identity(self, id_token: Any, nonce: str) -> None:
-        if not isinstance(id_token, str):
-            raise SignInRefused("the OpenID provider has sent no ID token: is `openid` among `oidc.sign_in_scopes`?")
-        if self._tokens.lacks_key(id_token):
-            self._tokens.refresh()
-        try:
-            claims = self._tokens.claims(id_token, self._client_id, "ID token")
-        except TokenRefused as error:
-            raise SignInRefused(str(error)) from None
-        if claims.get("azp", self._client_id) != self._client_id:
-            raise SignInRefused("the ID token was issued to another client")
-        if claims.get("nonce") != nonce:
-            raise SignInRefused("the ID token belongs to another sign-in: its nonce differs")
 
     def _discovered(self) -> Endpoints:
         issuer = self.settings.issuer

@@ -322,7 +322,13 @@ class _Worker:
             while isinstance(message := self._connection.recv(), ConversionPiece):
                 yield self._connection.recv_bytes()
         except (EOFError, OSError) as error:
-            raise self._death(job) from error
+            self._process.join(_END_SECONDS)
+            code = self._process.exitcode
+            if code == -signal.SIGXCPU:
+                raise _too_long(job.seconds) from error
+            if code in _SAYS_MEMORY:
+                raise self._too_large() from error
+            raise GatewayError(f"the process of a conversion ended with exit code {code}") from error
         self.is_busy = False
         if isinstance(message, Done):
             self.is_last = message.is_last
@@ -342,12 +348,3 @@ class _Worker:
 
     def _too_large(self) -> LimitExceeded:
         return LimitExceeded("conversion_memory", f"the conversion took more memory than {self._memory:,} bytes")
-
-    def _death(self, job: ConversionTask) -> Exception:
-        self._process.join(_END_SECONDS)
-        code = self._process.exitcode
-        if code == -signal.SIGXCPU:
-            return _too_long(job.seconds)
-        if code in _SAYS_MEMORY:
-            return self._too_large()
-        return GatewayError(f"the process of a conversion ended with exit code {code}")

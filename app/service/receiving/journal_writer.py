@@ -125,22 +125,19 @@ class JournalWriter:
             try:
                 positions = self._append(piece)
             except Exception as error:  # noqa: BLE001 - logged with the message that is at fault
-                return self._store_apart(piece.messages, error)
+                if len(piece.messages) == 1:
+                    return self._store_bare(piece.messages[0], error)
+                stored = _Stored([], [])
+                middle = len(piece.messages) // 2
+                for half in (piece.messages[:middle], piece.messages[middle:]):
+                    if (part := self._store(_Piece(half))) is None:
+                        return None
+                    stored = _Stored(stored.positions + part.positions, [*stored.messages, *part.messages])
+                return stored
             if positions is not None:
                 return _Stored(positions, piece.messages)
             if self._backlog.pause(RETRY_SECONDS):
                 return None
-
-    def _store_apart(self, messages: Sequence[PhysicalMessage], error: Exception) -> _Stored | None:
-        if len(messages) == 1:
-            return self._store_bare(messages[0], error)
-        stored = _Stored([], [])
-        middle = len(messages) // 2
-        for half in (messages[:middle], messages[middle:]):
-            if (part := self._store(_Piece(half))) is None:
-                return None
-            stored = _Stored(stored.positions + part.positions, [*stored.messages, *part.messages])
-        return stored
 
     def _store_bare(self, message: PhysicalMessage, error: Exception) -> _Stored | None:
         """Write a message that could not be written: unchanged if that works now, or else a part of it."""

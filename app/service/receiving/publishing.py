@@ -243,19 +243,16 @@ def archived_journal(archive: JournalArchive) -> ArchivedJournal:
     journal = archive.identity() or JournalIdentity(token_hex(16), 1)
     published = bisect_left(numbers, True, key=lambda number: archive.origin(number) is not None)
     if published:
-        alone = _last_position(archive, numbers[published - 1]).pack()
+        last = numbers[published - 1]
+        batch = len(archive.batch_sizes(last)) - 1
+        try:
+            rows = archive.descriptors(last, batch).num_rows
+        except DamagedError:
+            rows = 1
+        alone = Position(last, batch, rows - 1).pack()
     else:  # nothing, or what is before the first one is gone
         alone = Position(numbers[0], 0, 0).pack() - 1 if numbers and numbers[0] > 1 else 0
     return ArchivedJournal(journal, alone, max(numbers, default=0))
-
-
-def _last_position(archive: JournalArchive, segment: int) -> Position:
-    batch = len(archive.batch_sizes(segment)) - 1
-    try:
-        rows = archive.descriptors(segment, batch).num_rows
-    except DamagedError:
-        rows = 1
-    return Position(segment, batch, rows - 1)
 
 
 def _together(segments: Sequence[Segment]) -> list[int]:

@@ -140,22 +140,18 @@ class Recorder:
         first = next(rows, None)
         if first is None:
             return
-        file = RecordFile(self._number(), 0)
+        if self._next is None:
+            found = record_files.files(self._store)
+            self._next = (found[-1].number // NUMBERS + 1) * NUMBERS if found else 1
+            self._catalog.flush()  # raises LeaseLost if another recorder may have looked before
+        number, self._next = self._next, self._next + 1
+        file = RecordFile(number, 0)
         record_files.write(
             self._store,
             file,
             RecordHeader(self._catalog.event_logs().identify(event), self._journal()),
             chain((first,), rows),
         )
-
-    def _number(self) -> int:
-        """Return the number of the next object."""
-        if self._next is None:
-            found = record_files.files(self._store)
-            self._next = (found[-1].number // NUMBERS + 1) * NUMBERS if found else 1
-            self._catalog.flush()  # raises LeaseLost if another recorder may have looked before
-        number, self._next = self._next, self._next + 1
-        return number
 
     def _reported_rows(self, events: Sequence[EventRecord]) -> Iterator[Row | Dropped]:
         subjects: dict[str, dict[str, None]] = {}

@@ -105,7 +105,12 @@ class Remover:
 
     def drop_content(self) -> bool:
         """Remove finished content that is old or too much. Its attachments are deleted, and their rows stay."""
-        old = self._old_content()
+        catalog = self._context.catalog
+        before = self._clock.before(self._retention.content)
+        old = [] if before is None else catalog.oldest_content(before, AT_ONCE)
+        if not old and self._retention.content_bytes is not None:
+            excess = catalog.kept()["content"].size - self._retention.content_bytes
+            old = _until(excess, catalog.oldest_content(self._clock.now() + 1, AT_ONCE)) if excess > 0 else []
         if not old:
             return False
         now = self._context.clock.now()
@@ -119,15 +124,6 @@ class Remover:
         self._context.notifier.notify()
         self._dropped("content", len(old), sum(each.size or 0 for each in old))
         return True
-
-    def _old_content(self) -> list[AttachmentRecord]:
-        catalog = self._context.catalog
-        before = self._clock.before(self._retention.content)
-        old = [] if before is None else catalog.oldest_content(before, AT_ONCE)
-        if old or self._retention.content_bytes is None:
-            return old
-        excess = catalog.kept()["content"].size - self._retention.content_bytes
-        return _until(excess, catalog.oldest_content(self._clock.now() + 1, AT_ONCE)) if excess > 0 else []
 
     # --- rows of attachments and messages ---------------------------------------------------------------------------
 

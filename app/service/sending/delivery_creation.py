@@ -1,7 +1,7 @@
 """Deliveries: a message whose parts are stored becomes a delivery, and an outbox sends it."""
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -143,17 +143,15 @@ class Deliveries:
                 raise KeyReused(f"it was used for delivery {conflict.delivery.id}") from None
             return Accepted(_as_queued(conflict.delivery), list(prepared.warnings()), is_replayed=True)
         sent = {attachment.object_name for attachment in delivery.attachments}
-        self._drop_unsent(part.object_name for part in submission.parts.values() if part.object_name not in sent)
-        return Accepted(delivery, list(prepared.warnings()))
-
-    def _drop_unsent(self, names: Iterable[str]) -> None:
-        """Remove the files that data sets were converted from. It must not fail a message that is queued."""
+        # The files that data sets were converted from. Removing them must not fail a message that is queued.
+        names = (part.object_name for part in submission.parts.values() if part.object_name not in sent)
         try:
             self._store.delete_all(list(names))
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
         else:
             self._fault.worked()
+        return Accepted(delivery, list(prepared.warnings()))
 
     def dry_run(self, submission: Submission, run: Runner = run_here) -> DryRun:
         """Return the delivery that a message would be, and remove its objects. Raises CannotSend and

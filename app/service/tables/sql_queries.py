@@ -170,7 +170,10 @@ def confined(
             _require_reading(database, sql)
             database.execute("SET TimeZone = 'UTC'")
             scans: list[FilesScanned] = []
-            _make_views(database, [_opened(store, name) for name in _meant(names, sql)], scans)
+            # A filter excludes files of increments only by the columns that increments are not summed over: the sum of
+            # what each file excludes may be in the result.
+            tables = [store.open(name, KEY if name == QUALITY else None) for name in _meant(names, sql)]
+            _make_views(database, tables, scans)
             database.execute("SET lock_configuration = true")
             result = database.sql(sql)
             shown = for_arrow(result)
@@ -200,12 +203,6 @@ def _require_reading(database: "DuckDBPyConnection", sql: str) -> None:
         raise QueryFailed(why, "write one SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN")
     if kind == "EXPLAIN":
         _require_reading(database, _EXPLAIN.sub("", text, count=1))
-
-
-def _opened(store: TableStore, name: str) -> OpenTable:
-    """Return a table. A filter excludes files of increments only by the columns that increments are not summed over:
-    the sum of what each file excludes may be in the result."""
-    return store.open(name, KEY if name == QUALITY else None)
 
 
 def _meant(names: Sequence[str], sql: str) -> list[str]:

@@ -78,19 +78,16 @@ def is_allowed(address: Address, networks: Sequence[Network]) -> bool:
     """
     if any(address.version == network.version and address in network for network in networks):
         return True
-    inner = _embedded(address)
+    if isinstance(address, IPv4Address):
+        inner = None
+    elif address in _NAT64:
+        inner = IPv4Address(int(address) & 0xFFFFFFFF)
+    else:
+        inner = address.ipv4_mapped or address.sixtofour
     if inner is not None:
         return is_allowed(inner, networks)
     is_unicast = address.version == 4 or address in _GLOBAL_UNICAST
     return is_unicast and address.is_global and not address.is_multicast
-
-
-def _embedded(address: Address) -> IPv4Address | None:
-    if isinstance(address, IPv4Address):
-        return None
-    if address in _NAT64:
-        return IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.ipv4_mapped or address.sixtofour
 
 
 def resolve(host: str, port: int, networks: Sequence[Network]) -> list[str]:

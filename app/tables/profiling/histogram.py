@@ -46,7 +46,11 @@ class HistogramCounting:
         self._whole = self._whole and bool((values == np.floor(values)).all())
         self._least = min(self._least, float(values.min()))
         self._greatest = max(self._greatest, float(values.max()))
-        exponent = _fitting(self._least, self._greatest)
+        # The smallest width with which all values fit into the bins. The numbers of narrower bins would not be exact.
+        finest = max(_LEAST_EXPONENT, _exponent(max(abs(self._least), abs(self._greatest))) - _FRACTION_BITS)
+        exponent = max(finest, _exponent((self._greatest - self._least) / MOST_BINS) - 1)
+        while _bin(self._greatest, exponent) - _bin(self._least, exponent) >= MOST_BINS:
+            exponent += 1
         if not len(self._counts):
             self._exponent, self._first = exponent, _bin(self._least, exponent)
         self._widen(max(self._exponent, exponent))
@@ -83,16 +87,6 @@ class HistogramCounting:
 
 def _bin(value: float, exponent: int) -> int:
     return int(np.floor(ldexp(value, -exponent)))
-
-
-def _fitting(least: float, greatest: float) -> int:
-    """Return the exponent of the smallest width with which these values fit into the bins."""
-    # The numbers of narrower bins would not be exact.
-    finest = max(_LEAST_EXPONENT, _exponent(max(abs(least), abs(greatest))) - _FRACTION_BITS)
-    exponent = max(finest, _exponent((greatest - least) / MOST_BINS) - 1)
-    while _bin(greatest, exponent) - _bin(least, exponent) >= MOST_BINS:
-        exponent += 1
-    return exponent
 
 
 def _exponent(value: float) -> int:

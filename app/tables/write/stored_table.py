@@ -1,6 +1,6 @@
 """A stored Parquet file as a table for output: only the requested columns and row groups are read."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
@@ -75,7 +75,16 @@ def selected(schema: pa.Schema, options: OutputOptions, known: TableFormat, rows
         if pa.types.is_string(field.type) and not is_stated and not side_columns.is_side(field):
             unknown.append(field.name)
     if unknown:
-        selection = select(_with_lengths(schema, unknown, rows.read(unknown)), options, known)
+        longest = dict.fromkeys(unknown, 0)
+        for batch in rows.read(unknown):
+            for name, column in zip(unknown, batch.columns, strict=True):
+                longest[name] = max(longest[name], pc.max(pc.binary_length(column)).as_py() or 0)
+        for name, length in longest.items():
+            at = schema.get_field_index(name)
+            stated = {b"sas.type": b"character", b"sas.length": str(max(length, 1)).encode()}
+            metadata = {**(schema.field(at).metadata or {}), **stated}
+            schema = schema.set(at, schema.field(at).with_metadata(metadata))
+        selection = select(schema, options, known)
     return OutputTable(selection.schema, map(selection.apply, rows.read(selection.sources)), rows.number, rows.created)
 
 
@@ -93,17 +102,3 @@ def batches(file: pq.ParquetFile, names: list[str], first: int, rows: int) -> It
                     rows -= taken.num_rows
                     yield taken
         begin = end
-
-
-def _with_lengths(schema: pa.Schema, names: Sequence[str], batches: Iterable[pa.RecordBatch]) -> pa.Schema:
-    """Return the schema with the lengths of these columns; the batches have no others. Reads every batch."""
-    longest = dict.fromkeys(names, 0)
-    for batch in batches:
-        for name, column in zip(names, batch.columns, strict=True):
-            longest[name] = max(longest[name], pc.max(pc.binary_length(column)).as_py() or 0)
-    for name, length in longest.items():
-        at = schema.get_field_index(name)
-        stated = {b"sas.type": b"character", b"sas.length": str(max(length, 1)).encode()}
-        metadata = {**(schema.field(at).metadata or {}), **stated}
-        schema = schema.set(at, schema.field(at).with_metadata(metadata))
-    return schema

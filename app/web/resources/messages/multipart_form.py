@@ -88,7 +88,15 @@ class DescriptionReader:
         """Return the description and its parts, once all parts have arrived. Uploads are copied to the message's
         folder. Kinds that the sender did not state are recognised, which reads from the store."""
         if self._draft is None:
-            self._require_chosen(form)
+            # Browsers send a part also for an input without a chosen file.
+            chosen = [part for part in form.parts if part.size or part.file_name != ""]
+            for part in form.parts:
+                if part not in chosen:
+                    self._store.delete(part.object_name)
+            if len(chosen) < len(form.parts):
+                form.parts[:] = chosen
+                if not _attached(form):
+                    raise _invalid("#/attachments", "no file was chosen; choose at least one")
             draft = _validated(lambda: _draft_of_form(form))
             self._check(draft)
             companions = {part.name: part for part in form.parts if part.name in COMPANIONS}
@@ -104,17 +112,6 @@ class DescriptionReader:
             raise Problem("invalid", "; ".join(error["detail"] for error in errors), errors=errors)
         form.parts += self._uploads.take(self._draft.uploads)
         return self._described(self._draft, form, {part.name: part for part in form.parts})
-
-    def _require_chosen(self, form: Form) -> None:
-        """Forget the parts that browsers send for inputs without a chosen file. Raises Problem if no file is left."""
-        chosen = [part for part in form.parts if part.size or part.file_name != ""]
-        for part in form.parts:
-            if part not in chosen:
-                self._store.delete(part.object_name)
-        if len(chosen) < len(form.parts):
-            form.parts[:] = chosen
-            if not _attached(form):
-                raise _invalid("#/attachments", "no file was chosen; choose at least one")
 
     def _described(
         self,

@@ -491,7 +491,8 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
         sa.ForeignKeyConstraint(["id"], ["quarantine.id"], name=op.f("fk_quarantine_copies_id"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_quarantine_copies")),
     )
-    _insert_first_rows(progress, logs)
+    op.bulk_insert(progress, [{"id": 1}])
+    op.bulk_insert(logs, [{"name": token_hex(4), "begins_after": 0}])
 
 
 def _create_uploads() -> None:
@@ -578,11 +579,6 @@ def _create_what_processes_do() -> None:
         comment="the newest runs of the pipeline on Spark",
     )
     op.create_index(op.f("ix_pipeline_runs_began_at_id"), "pipeline_runs", ["began_at", "id"])
-
-
-def _insert_first_rows(progress: sa.Table, logs: sa.Table) -> None:
-    op.bulk_insert(progress, [{"id": 1}])
-    op.bulk_insert(logs, [{"name": token_hex(4), "begins_after": 0}])
 
 
 def downgrade() -> None:
