@@ -78,13 +78,21 @@ async def base_path(request: Request) -> str:
 BaseDep = Annotated[str, Depends(base_path)]
 
 
+_query_parameters: dict[str, list[str]] = {}
+"""The names of an operation's query parameters. To work them out at each request would take part of its time."""
+
+
 async def only_known_parameters(request: Request) -> None:
     """Refuse query parameters that the resource does not have: a misspelt filter must not select everything."""
-    dependant = getattr(request.scope.get("route"), "dependant", None)
-    if dependant is None or not request.query_params:
+    route = request.scope.get("route")
+    dependant = getattr(route, "dependant", None)
+    if route is None or dependant is None or not request.query_params:
         return
-    fields = get_flat_params(dependant)
-    known = sorted({field.alias for field in fields if isinstance(field.field_info, params.Query)})
+    known = _query_parameters.get(route.operation_id)
+    if known is None:
+        fields = get_flat_params(dependant)
+        known = sorted({field.alias for field in fields if isinstance(field.field_info, params.Query)})
+        _query_parameters[route.operation_id] = known
     there_are = f"the known ones are {', '.join(known)}" if known else "this resource has none"
     unknown = [name for name in dict.fromkeys(request.query_params.keys()) if name not in known]
     errors = [{"parameter": name, "detail": f"unknown parameter; {there_are}"} for name in unknown]

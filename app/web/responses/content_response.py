@@ -249,6 +249,10 @@ class ContentResponse(Response):
         is_long = self._slot is None and self._unread > 0 and scope["method"] != "HEAD"
         with pools_in(scope).downloading() if is_long else nullcontext():
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            if scope["method"] != "HEAD" and self._slot is None and self._unread <= 0:
+                # All of it has been read: nothing could be stopped, so nobody watches the connection.
+                await send({"type": "http.response.body", "body": b"".join(self._first)})
+                return
             if scope["method"] != "HEAD":
                 try:
                     await self._stream(pools_in(scope).downloads, receive, send)
