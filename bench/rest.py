@@ -337,7 +337,8 @@ def measure(rounds: int, folder: Path, parts: Sequence[str]) -> dict[str, Peer]:
     data = content()
     with ExitStack() as stack:
         servers = {which: stack.enter_context(running(which, folder)) for which in ("gateway", "starlette")}
-        servers["nginx"] = stack.enter_context(running_nginx(folder, servers["gateway"].paths["object"]))
+        if "nginx" in map(PEERS.get, parts):
+            servers["nginx"] = stack.enter_context(running_nginx(folder, servers["gateway"].paths["object"]))
         peers = {which: Peer(server) for which, server in servers.items()}
         check(peers["gateway"], data)
         for _ in range(rounds):

@@ -16,9 +16,9 @@ SMALL = {
     "journal": "--batches 2 --rounds 1 --megabytes 2",
     "order_packet": "--rows 500 --rounds 1",
     "rendezvous": "--rounds 1",
-    "rest": "--rounds 1",
+    "rest": "--rounds 1 --parts small_downloads upload",
 }
-"""Those that start no broker, database or Spark."""
+"""Those that start no broker, database or Spark. Of `rest`, the parts whose peer the tests' system has."""
 LARGE = {
     "archive_ack": "--delays 5 --seconds 1",
     "driver": "--attachments 20000",
