@@ -4,7 +4,7 @@ They are coroutines that never wait, because FastAPI runs every plain function i
 """
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
 from fastapi import Depends, Query, Request, Response, params
@@ -84,9 +84,9 @@ _query_parameters: dict[str, list[str]] = {}
 
 async def only_known_parameters(request: Request) -> None:
     """Refuse query parameters that the resource does not have: a misspelt filter must not select everything."""
-    route = request.scope.get("route")
+    route: Any = request.scope.get("route")
     dependant = getattr(route, "dependant", None)
-    if route is None or dependant is None or not request.query_params:
+    if dependant is None or not request.query_params:
         return
     known = _query_parameters.get(route.operation_id)
     if known is None:

@@ -1,5 +1,6 @@
 """Bodies of JSON that are read by the endpoint: FastAPI reads a declared body before it asks who calls."""
 
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 from fastapi import Request
@@ -17,19 +18,19 @@ def request_body(model: type[BaseModel]) -> dict[str, Any]:
     """Return the description of such a body for OpenAPI."""
     schema = model.model_json_schema()
     definitions = schema.pop("$defs", {})
-    content = {"application/json": {"schema": _inlined(schema, definitions)}}
+    content = {"application/json": {"schema": inlined(schema, definitions)}}
     return {"requestBody": {"required": True, "content": content}}
 
 
-def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
+def inlined(schema: Any, definitions: Mapping[str, Any]) -> Any:
     """Return a schema with its definitions in place: from an operation, references point into the whole document."""
     if isinstance(schema, list):
-        return [_inlined(each, definitions) for each in schema]
+        return [inlined(each, definitions) for each in schema]
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
-        return _inlined(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-    return {name: _inlined(each, definitions) for name, each in schema.items()}
+        return inlined(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    return {name: inlined(each, definitions) for name, each in schema.items()}
 
 
 async def read_json(request: Request, model: type[M]) -> M:

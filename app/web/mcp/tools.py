@@ -13,6 +13,8 @@ from mcp.types import Tool, ToolAnnotations
 
 from app.model.principals import Scope as AccessScope
 from app.web.access.operations import OPERATIONS
+from app.web.http.json_body import inlined
+from app.web.resources.schemas import shown
 
 OFFERED = (
     *("get_summary", "ready"),
@@ -68,8 +70,8 @@ class RestTool(NamedTuple):
 
     @property
     def has_pages(self) -> bool:
-        """Whether the argument `limit` bounds the items of an answer."""
-        return self.places.get("limit") == "query" and self.tool.name != "get_attachment_content"
+        """Whether the argument `limit` bounds the items of an answer, and no rows of content in a `format`."""
+        return self.places.get("limit") == "query" and "format" not in self.places
 
     def request(self, given: Mapping[str, Any]) -> RestRequest:
         """Return the request for these arguments. What REST checks is not checked here. Raises ArgumentsRefused."""
@@ -98,10 +100,11 @@ def tools(openapi: Mapping[str, Any]) -> dict[str, RestTool]:
         for path, operations in openapi["paths"].items()
         for method, operation in operations.items()
     }
-    return {name: _tool(openapi, *found[name]) for name in OFFERED}
+    definitions = openapi["components"]["schemas"]
+    return {name: _tool(definitions, *found[name]) for name in OFFERED}
 
 
-def _tool(openapi: Mapping[str, Any], method: str, path: str, operation: Mapping[str, Any]) -> RestTool:
+def _tool(definitions: Mapping[str, Any], method: str, path: str, operation: Mapping[str, Any]) -> RestTool:
     properties: dict[str, Any] = {}
     places: dict[str, str] = {}
     required: list[str] = []
@@ -109,16 +112,16 @@ def _tool(openapi: Mapping[str, Any], method: str, path: str, operation: Mapping
         if each["name"] not in _LEFT_OUT:
             name = each["name"].replace("-", "_")
             told = {"description": each["description"]} if "description" in each else {}
-            properties[name], places[name] = _resolved(openapi, each["schema"]) | told, each["in"]
+            properties[name], places[name] = _given(inlined(each["schema"], definitions)) | told, each["in"]
             required += [name] * each.get("required", False)
     if "206" in operation["responses"] and "format" in properties:
         properties["range"], places["range"] = _RANGE, "header"
     media_type = ""
     if (body := operation.get("requestBody")) is not None:
         ((media_type, content),) = body["content"].items()
-        schema = _resolved(openapi, content["schema"])
+        schema = inlined(content["schema"], definitions)
         given, place = (schema["properties"], "json") if media_type == _JSON else (_CONTENT, "content")
-        properties |= given
+        properties |= {name: _given(each) for name, each in given.items()}
         places |= dict.fromkeys(given, place)
         required += schema.get("required", [])
     name = operation["operationId"]
@@ -140,22 +143,16 @@ def _tool(openapi: Mapping[str, Any], method: str, path: str, operation: Mapping
     return RestTool(tool, method, path, places, media_type, scope)
 
 
-def _resolved(openapi: Mapping[str, Any], schema: Any) -> Any:
-    """Return a schema without references, and without the null that stands for a parameter which is not given."""
-    if isinstance(schema, list):
-        return [_resolved(openapi, each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if reference := schema.get("$ref"):
-        return _resolved(openapi, openapi["components"]["schemas"][reference.rpartition("/")[2]])
-    kept = {name: _resolved(openapi, value) for name, value in schema.items() if name not in ("anyOf", "title")}
-    choices = [_resolved(openapi, each) for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+def _given(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of an argument that is given: without the null that stands for one which is not."""
+    kept = {name: value for name, value in schema.items() if name not in ("anyOf", "title")}
+    choices = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     return kept | choices[0] if len(choices) == 1 else kept | ({"anyOf": choices} if choices else {})
 
 
 def _text(value: Any) -> str:
     """Return a value as REST gets it: JSON can have texts that UTF-8 does not have."""
-    return str(value).lower() if isinstance(value, bool) else str(value).encode(errors="replace").decode()
+    return str(value).lower() if isinstance(value, bool) else shown(str(value))
 
 
 def _texts(value: Any) -> list[str]:
