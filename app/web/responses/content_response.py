@@ -246,19 +246,18 @@ class ContentResponse(Response):
         return await run_in(threads, lambda: self._read(_WINDOW))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_long = self._slot is None and self._unread > 0 and scope["method"] != "HEAD"
+        has_body = scope["method"] != "HEAD"
+        is_read = self._slot is None and self._unread <= 0
+        is_long = has_body and self._slot is None and not is_read
         with pools_in(scope).downloading() if is_long else nullcontext():
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            if scope["method"] != "HEAD" and self._slot is None and self._unread <= 0:
-                # All of it has been read: nothing could be stopped, so nobody watches the connection.
-                await send({"type": "http.response.body", "body": b"".join(self._first)})
-                return
-            if scope["method"] != "HEAD":
+            if has_body and not is_read:
                 try:
                     await self._stream(pools_in(scope).downloads, receive, send)
                 except (DamagedError, KeyError):
                     return  # an incomplete response makes the server close the connection; the error is logged
-            await send({"type": "http.response.body", "body": b""})
+            # What has been read as a whole needs nobody who watches the connection: nothing could be stopped.
+            await send({"type": "http.response.body", "body": b"".join(self._first) if has_body and is_read else b""})
 
     async def _stream(self, threads: ThreadPoolExecutor, receive: Receive, send: Send) -> None:
         gone = asyncio.create_task(disconnected(receive))
