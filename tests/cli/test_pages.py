@@ -114,7 +114,7 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
     ("docs/tutorial.md", r"(.|\n)*", "tests/cli/test_tutorials.py runs these and compares"),
     ("docs/python-client.md", "pip install ./clients/python", "tests/test_packaging.py installs the wheel"),
     ("docs/python-client.md", "python client.py", "tests/cli/test_tutorials.py runs this and compares"),
-    ("docs/access.md", "attachment-gateway (keys|audit)( .*)?", "tests/cli/test_keys.py runs both"),
+    ("docs/(access|mcp).md", "attachment-gateway (keys|audit)( .*)?", "tests/cli/test_keys.py runs both"),
     ("docs/access.md", "curl .*/v1/links(.|\n)*", "tests/web/test_links.py makes links"),
     (
         "docs/(kubernetes|scaling).md",
