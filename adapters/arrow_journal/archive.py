@@ -87,7 +87,7 @@ class ArrowArchive(PositionReader):
 
     def segments(self) -> list[Segment]:
         """Return the present segments by number; `created_at` equals `sealed_at`. A fence is none."""
-        listed = {number: state for number, state in self._storage.listing().items() if state.size != len(_FENCE)}
+        listed = {number: state for number, state in self._storage.listing().items() if not is_fence(state)}
         for number in self._found.keys() - listed.keys():
             self._found.pop(number, None)
             self._forget(number)
@@ -174,7 +174,7 @@ class ArrowArchive(PositionReader):
         return self.add(segment, [header_bytes(later.created_at, journal, nobody), arrow_ipc.END_OF_STREAM])
 
     def fence(self, after: int) -> bool:
-        return self._storage.add(max([after, *self._storage.listing()]) + 1, [_FENCE])
+        return self._storage.add(after + 1, [_FENCE]) or is_fence(self._storage.find(after + 1))
 
     def remove(self, segment: int) -> None:
         self._storage.remove(segment)
@@ -323,6 +323,11 @@ class CombinedArchive(ArrowArchive):
                 f"{self.path(segment)} belongs to the journal {header.journal.id}, and it is recorded as a segment of "
                 f"the journal {recorded}: put that one back"
             )
+
+
+def is_fence(state: SegmentState) -> bool:
+    """Tell whether the file is a fence, and no segment."""
+    return state.size == len(_FENCE)
 
 
 class _States(dict[int, SegmentState]):

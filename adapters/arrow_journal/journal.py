@@ -127,6 +127,16 @@ class ArrowJournal(PositionReader):
     def prepare(self, messages: Sequence[PhysicalMessage]) -> Sequence[Encoded]:
         return prepare_all(messages, self._stagings.area if len(messages) <= MAX_ROWS_A_BATCH else None)
 
+    @property
+    def most_appends(self) -> int:
+        return 1
+
+    def begin_append(
+        self, messages: Sequence[PhysicalMessage], prepared: Sequence[Encoded] | None = None
+    ) -> Callable[[], list[Position]]:
+        positions = self.append(messages, prepared)
+        return lambda: positions
+
     def append(self, messages: Sequence[PhysicalMessage], prepared: Sequence[Encoded] | None = None) -> list[Position]:
         if not messages:
             return []

@@ -193,8 +193,8 @@ class JournalArchive(ReplayReader, Protocol):
         """Return what `WritableJournal.published` does, of the segments of one receiver."""
 
     def fence(self, after: int) -> bool:
-        """Take the number behind all segments, and behind number `after`, so that the receiver whose segments these are
-        can add none any more. Return False if it has just added one."""
+        """Take the number behind number `after`, so that the receiver whose segments these are can acknowledge nothing
+        any more. Return False if it has just added a segment there. A fence that is there already counts."""
 
     def remove(self, segment: int) -> None:
         """Remove a segment, if it is there."""
@@ -213,6 +213,10 @@ class JournalArchive(ReplayReader, Protocol):
 class WritableJournal(ReplayReader, Protocol):
     """Physical messages as received, in order. One writer."""
 
+    @property
+    def most_appends(self) -> int:
+        """How many appends may be under way at once."""
+
     def identity(self) -> JournalIdentity:
         """Return the identity of this journal, with the epoch of this opening."""
 
@@ -229,15 +233,22 @@ class WritableJournal(ReplayReader, Protocol):
         being written."""
 
     def prepare(self, messages: Sequence[PhysicalMessage]) -> Prepared:
-        """Encode messages for `append`, as far as that needs no position. Other threads may append meanwhile."""
+        """Encode messages for `begin_append`, as far as that needs no position. Other threads may write meanwhile."""
 
-    def append(self, messages: Sequence[PhysicalMessage], prepared: Prepared | None = None) -> list[Position]:
-        """Write messages and flush them to disk; they are durable on return. One thread at a time calls it.
+    def begin_append(
+        self, messages: Sequence[PhysicalMessage], prepared: Prepared | None = None
+    ) -> Callable[[], list[Position]]:
+        """Give messages their place behind all that was begun before. One thread at a time calls it.
+
+        The function that it returns waits until they are durable, and returns their positions. At most `most_appends`
+        of these functions run at once, and end in any order. Messages may be acknowledged once all that were begun
+        before are durable, too. A function that raises GatewayError must be called again until it succeeds; else
+        nothing that was begun later may be acknowledged.
 
         `prepared` is what `prepare` has made of the same messages.
-        Raises JournalFull if there was no space; nothing was written then, and the same call may be repeated later.
-        Raises JournalTaken if another process has opened the journal with a later epoch: the messages may be lost, and
-        must not be acknowledged.
+        Raises JournalFull if there is no space; nothing was written then, and the same call may be repeated later.
+        It and the function raise JournalTaken if another process has opened the journal with a later epoch: the
+        messages may be lost, and must not be acknowledged.
         """
 
     def published(
@@ -252,13 +263,13 @@ class WritableJournal(ReplayReader, Protocol):
 
     def seal(self, before: int | None = None) -> None:
         """End the segment being written, if it is not empty, and any earlier one that could not be ended before; only
-        those that were begun `before` a time (µs), if it is given. The next append begins a new segment.
+        those that were begun `before` a time (µs), if it is given. The next messages begin a new segment.
 
         An earlier segment that cannot be ended leaves the one being written as it is.
         """
 
     def retire(self, segment: int) -> None:
-        """Remove a sealed segment, unless it is gone already. Raises JournalTaken as `append` does."""
+        """Remove a sealed segment, unless it is gone already. Raises JournalTaken as `begin_append` does."""
 
     def free_bytes(self) -> int:
         """Return the free space, in bytes, of the file system that holds the journal."""
@@ -269,6 +280,9 @@ class WritableJournal(ReplayReader, Protocol):
 
 class Journal(WritableJournal, Protocol):
     """The journal in a folder: what a gateway that receives alone needs, and its repair."""
+
+    def append(self, messages: Sequence[PhysicalMessage], prepared: Prepared | None = None) -> list[Position]:
+        """Write messages and flush them to disk: `begin_append` and its function in one call."""
 
     def set_aside(self, segment: int) -> None:
         """Stop reading a sealed segment, but keep its file."""
@@ -311,7 +325,7 @@ class ObjectJournalPlugin(Protocol):
     def __call__(self, place: str, /, cache: Path) -> WritableJournal:
         """Open a new journal within a place, the URL of an archive. What it reads again is kept in a folder `cache`.
 
-        `append` raises JournalTaken once another process has fenced it (`JournalArchive.fence`).
+        Writing raises JournalTaken once another process has fenced it (`JournalArchive.fence`).
         """
 
     def place(self, archive: str, journal: str, /) -> str:

@@ -2,7 +2,7 @@
 
     thread                   runs                                      puts into (who waits when that is full, and when)
     receive NAME             Receiver.run -> SharedIntake.submit       Backlog (the receiver: limits.backlog_bytes)
-    journal, journal ahead   JournalWriter.run                         AssemblyQueue (the journal: 3 batches)
+    journal NUMBER           JournalWriter.run                         AssemblyQueue (the journal: 3 batches)
     assemble                 QueuedAssembly.run -> Assembler.assemble  FinishingQueue (assembly: 4,096 attachments)
     finish                   Finisher.run                              catalog: finished, content in journal or store
     settle                   Settler.settle, each second               catalog: settled, content in the store
@@ -12,7 +12,8 @@ slow stage holds back the stages before it, and in the end the broker.
 
 1. A receiver submits what its broker delivered, with a function `on_durable`. The intake numbers and limits messages.
 2. A batch of the backlog is written and flushed. The writing thread then calls `on_durable` of each entry, which
-   wakes the receiver's thread: that acknowledges. Meanwhile the second thread encodes the next batch, if it is full.
+   wakes the receiver's thread: that acknowledges. Meanwhile another thread encodes the next batch, if it is full; a
+   journal of objects puts several batches at once.
 3. The writing thread then puts the batch into the queue of assembly, which notes the parts of attachments. A checkpoint
    goes to the catalog every 0.25 s, or when nothing waits. It finishes the attachments that were read as they came.
 4. It passes other complete attachments to finishing, which reads their content from the journal.
@@ -73,7 +74,8 @@ class Stream:
             receiver.run(self.times.intake(name, self.intake_of(name)), stop)
 
         self._receiving = [Worker(f"receive {name}", partial(receive, name, each)) for name, each in receivers.items()]
-        self._writing = [Worker(name, writer.run) for name in ("journal", "journal ahead")]
+        threads = range(context.journal.most_appends + 1)
+        self._writing = [Worker(f"journal {number}", writer.run) for number in threads]
         self.workers = [*self._writing, *self.assembly.workers, *self._receiving]
 
     def intake_of(self, source: str) -> Intake:

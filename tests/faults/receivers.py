@@ -41,6 +41,8 @@ PAUSE_SECONDS = 0.5
 """The longest pause between what programs send."""
 STORE_SECONDS = 0.02
 """The time after which the store answers."""
+LOG_LINES = 30
+"""The number of lines of the stream's log that are shown when a promise was broken."""
 SPARK = '[tables]\nurl = "{bucket}/tables"\n[pipeline]\ntrigger = "1s"\n'
 
 
@@ -139,7 +141,12 @@ def run(
         faults = Faults(division, common, random, paused=("receive", "serve", "keep"), more=more, delay=STORE_SECONDS)
         with Programs(division, competing, seed, attachments) as programs:
             notes, hung = faults.occur(count)
-        return _judged(division, competing, notes, [*hung, *programs.hung], folder / "alone")
+        verdict = _judged(division, competing, notes, [*hung, *programs.hung], folder / "alone")
+        if assembler == "spark" and not verdict.is_kept:
+            return verdict._replace(
+                notes=(*verdict.notes, "the stream's log ended so:", *job.log.splitlines()[-LOG_LINES:])
+            )
+        return verdict
 
 
 def _kill(job: StreamJob) -> str:

@@ -1,8 +1,9 @@
 """A receiver publishes what it has received, whatever fails, and whoever else does."""
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from random import Random
 from time import sleep
@@ -325,9 +326,9 @@ def test_what_a_killed_receiver_without_a_disk_has_left_is_published_by_another_
 ) -> None:
     _, killed = without_disk(place, "killed")
     other, own = without_disk(place, "other")
-    killed.append([PhysicalMessage("orders", "sas_queue", body=body) for body in (b"1", b"2")])
-    killed.append([PhysicalMessage("orders", "sas_queue", body=b"3")])
-    own.append([PhysicalMessage("orders", "sas_queue", body=b"4")])
+    killed.begin_append([PhysicalMessage("orders", "sas_queue", body=body) for body in (b"1", b"2")])()
+    killed.begin_append([PhysicalMessage("orders", "sas_queue", body=b"3")])()
+    own.begin_append([PhysicalMessage("orders", "sas_queue", body=b"4")])()
     monkeypatch.setattr("app.service.receiving.publishing.TAKEN_OVER_SECONDS", 0.0)
     sleep(0.01)
     leave, failures = place.catalog.leave, [CatalogError("the database is away")]
@@ -341,7 +342,7 @@ def test_what_a_killed_receiver_without_a_disk_has_left_is_published_by_another_
     other.publish()
     assert place.archived() == [b"4", b"1", b"2", b"3"]
     with pytest.raises(JournalTaken):  # it was only paused
-        killed.append([PhysicalMessage("orders", "sas_queue", body=b"5")])
+        killed.begin_append([PhysicalMessage("orders", "sas_queue", body=b"5")])()
     assert killed.identity().id in {each.id for each in place.catalog.receiving_journals()}
 
     other._looked_at = -LOOK_SECONDS
@@ -350,3 +351,42 @@ def test_what_a_killed_receiver_without_a_disk_has_left_is_published_by_another_
     assert [each.id for each in place.catalog.receiving_journals()] == [own.identity().id]
     other.leave()
     assert place.catalog.receiving_journals() == []
+
+
+def test_who_was_paused_has_acknowledged_nothing_that_is_not_published(
+    place: ReceiversTogether, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three objects are on their way when their receiver is paused. Each arrives before another receiver looks for what
+    it has left, between publishing and the fence, or later."""
+    monkeypatch.setattr("app.service.receiving.publishing.TAKEN_OVER_SECONDS", 0.0)
+    other, _ = without_disk(place, "other")
+    fence = ArrowArchive.fence
+    for moments in product(("before", "between", "after"), repeat=3):
+        archived = len(place.archived())
+        _, paused = without_disk(place, "paused")
+        sent = [b"%d" % number for number in range(3)]
+        puts = [paused.begin_append([PhysicalMessage("orders", "sas_queue", body=body)]) for body in sent]
+        arrived: set[int] = set()
+
+        def arrive(moment: str) -> None:
+            for number in [at for at in range(3) if moments[at] == moment and at not in arrived]:  # noqa: B023
+                with suppress(JournalTaken):
+                    puts[number]()  # noqa: B023
+                    arrived.add(number)  # noqa: B023
+
+        def fenced(archive: ArrowArchive, after: int) -> bool:
+            arrive("between")  # noqa: B023
+            return fence(archive, after)
+
+        monkeypatch.setattr(ArrowArchive, "fence", fenced)
+        arrive("before")
+        for _ in range(3):
+            other._looked_at = -LOOK_SECONDS
+            other.publish()
+            assert other.check()["error"] is None
+        arrive("after")
+        acknowledged = [body for at, body in enumerate(sent) if set(range(at + 1)) <= arrived]
+        published = place.archived()[archived:]
+        assert published[: len(acknowledged)] == acknowledged, moments
+        assert published == sent[: len(published)], moments
+        assert paused.identity().id not in {each.id for each in place.catalog.receiving_journals()}

@@ -48,7 +48,7 @@ class Shared:
 
     def receive(self, receiving: ReceivingTogether, body: bytes) -> Position:
         """Journal a message, and end its segment."""
-        (position,) = receiving._own.journal.append([PhysicalMessage(SOURCE, "sas_queue", body=body)])
+        (position,) = receiving._own.journal.begin_append([PhysicalMessage(SOURCE, "sas_queue", body=body)])()
         receiving._own.journal.seal()
         return position
 
@@ -103,7 +103,7 @@ def test_a_journal_that_another_receiver_has_opened_a_copy_of_is_not_published(s
 
 def test_what_was_received_before_the_end_is_published_by_the_next_process(shared: Shared) -> None:
     one = shared.begin("one")
-    one._own.journal.append([PhysicalMessage(SOURCE, "sas_queue", body=b"1")])
+    one._own.journal.begin_append([PhysicalMessage(SOURCE, "sas_queue", body=b"1")])()
     one.close()
     one = shared.begin("one")
     publish(one)

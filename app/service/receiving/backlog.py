@@ -1,7 +1,7 @@
 """The queue between receivers and the journal: messages in memory that are not acknowledged yet.
 
 It is bounded in bytes. A receiver that puts more waits, and so does its broker. All messages that have come meanwhile
-are taken as one batch (group commit). Batches are written in the order in which they are taken.
+are taken as one batch (group commit). Batches are begun, and acknowledged, in the order in which they are taken.
 """
 
 from collections import deque
@@ -42,7 +42,7 @@ class BacklogBatch(NamedTuple):
 class Backlog:
     """Messages that wait for the journal, at most `limit` bytes. Any thread may call it.
 
-    The lock of `_changed` guards all fields but `holding`, which only the thread that writes sets.
+    The lock of `_changed` guards all fields.
     """
 
     def __init__(self, limit: int) -> None:
@@ -54,8 +54,9 @@ class Backlog:
         self.bytes = self.messages = self._turned_away = 0
         """The bytes and the number of all messages that are not on disk, and of those that came after `stop`."""
         self.is_stopping = self._ended = False
-        self._taken = self._written = 0
-        """The number of batches that were taken, and of those that were written or given up."""
+        self._taken = self._begun = self._written = 0
+        """The number of batches that were taken, of those whose writing was begun, and of those that were written. The
+        last two count batches that were given up, too."""
         self.holding: str | None = None
         """The reason why nothing is received at present; None while all is well."""
 
@@ -99,6 +100,19 @@ class Backlog:
             return batch
 
     def await_turn(self, batch: BacklogBatch) -> bool:
+        """Wait until the batches before this one are begun. Return False if one of them could not be."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._begun == batch.number)
+            return not self._ended
+
+    def pass_turn(self, *, is_begun: bool) -> None:
+        """Let the next batch be begun. After one that could not be, none is."""
+        with self._changed:
+            self._ended = self._ended or not is_begun
+            self._begun += 1
+            self._changed.notify_all()
+
+    def await_written(self, batch: BacklogBatch) -> bool:
         """Wait until the batches before this one are written. Return False if one of them could not be."""
         with self._changed:
             self._changed.wait_for(lambda: self._written == batch.number)
@@ -111,21 +125,23 @@ class Backlog:
             self.messages -= sum(len(entry.messages) for entry in batch.entries)
             self._changed.notify_all()
 
-    def pass_turn(self, *, is_written: bool) -> None:
-        """Let the next batch be written. After one that could not be written, none is."""
+    def end(self, batch: BacklogBatch, *, is_written: bool) -> None:
+        """Let the next batch be acknowledged. After one that could not be written, none is."""
         with self._changed:
-            self._ended = not is_written
+            self._changed.wait_for(lambda: self._written == batch.number)
+            self._ended = self._ended or not is_written
             self._written += 1
             self._changed.notify_all()
 
     def hold(self, why: str | None) -> None:
         """Set the reason why nothing is received at present."""
-        if (why is None) != (self.holding is None):
-            if why is None:
-                log.info("receiving_resumed")
-            else:
-                log.error("receiving_paused", reason=why)
-        self.holding = why
+        with self._changed:
+            if (why is None) != (self.holding is None):
+                if why is None:
+                    log.info("receiving_resumed")
+                else:
+                    log.error("receiving_paused", reason=why)
+            self.holding = why
 
     def pause(self, seconds: float) -> bool:
         """Wait before the next attempt to write. Return True after `stop`."""

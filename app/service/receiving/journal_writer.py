@@ -1,13 +1,15 @@
 """The threads that write the journal: backlog -> journal -> acknowledgement, and then assembly.
 
-A batch is written and flushed once. Only then may the receivers acknowledge its messages. When the disk has less free
-space than the limit, or the journal cannot be written, messages wait in the backlog and are tried again.
+A batch is written and flushed once. Only then, and after those before it, may the receivers acknowledge its messages.
+When the disk has less free space than the limit, or the journal cannot be written, messages wait in the backlog and are
+tried again.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from time import monotonic, perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from app.model.errors import GatewayError, JournalTaken
 from app.model.message import PhysicalMessage, Position, footprint
@@ -22,27 +24,31 @@ GiB."""
 ROOM_CHECK_SECONDS = 0.5
 RETRY_SECONDS = 0.5
 
+T = TypeVar("T")
+
 log = logger(__name__)
 
 
-class _Stored(NamedTuple):
-    """Messages as the journal has them."""
-
-    positions: list[Position]
-    messages: Sequence[PhysicalMessage]
-
-
 class _Piece(NamedTuple):
-    """Messages that one call of the journal writes. They are `prepared` for it, if that was possible."""
+    """Messages that one append of the journal writes. They are `prepared` for it, if that was possible."""
 
     messages: Sequence[PhysicalMessage]
     prepared: Prepared | None = None
 
 
+class _Append(NamedTuple):
+    """Messages whose place in the journal is fixed since `begun_at`, and what waits until they are durable."""
+
+    messages: Sequence[PhysicalMessage]
+    await_durable: Callable[[], list[Position]]
+    begun_at: float
+
+
 class JournalWriter:
     """Writes the batches of the backlog, and passes written messages to `forward`.
 
-    Two threads call `run`: while one waits for the disk, the other encodes the next batch, if that is full already.
+    One thread more than there may be appends (`WritableJournal.most_appends`) call `run`: while the others wait for the
+    disk or the store, it encodes the next batch, if that is full already.
     """
 
     def __init__(
@@ -72,26 +78,38 @@ class JournalWriter:
                 pieces.append(_Piece(messages, self._journal.prepare(messages)))
             except Exception:  # noqa: BLE001 - writing them finds the message that is at fault
                 pieces.append(_Piece(messages))
-        is_written = False
+        appends, is_written = None, False
         try:
-            is_written = self._backlog.await_turn(batch) and self._write(batch, pieces)
+            try:
+                if self._backlog.await_turn(batch):
+                    appends = self._begin_all(pieces)
+            finally:
+                self._backlog.pass_turn(is_begun=appends is not None)
+            if appends is not None:
+                is_written = self._finish(batch, appends)
         finally:
-            self._backlog.pass_turn(is_written=is_written)
+            self._backlog.end(batch, is_written=is_written)
 
-    def _write(self, batch: BacklogBatch, pieces: list[_Piece]) -> bool:
-        messages: list[PhysicalMessage] = []
+    def _finish(self, batch: BacklogBatch, appends: list[_Append]) -> bool:
+        """Acknowledge a batch when it and those before it are durable. Return False if one of them could not be
+        written."""
         positions: list[Position] = []
-        for piece in pieces:
-            if (stored := self._store(piece)) is None:
-                return False
-            positions += stored.positions
-            messages += stored.messages
+        for append in appends:
+            while (durable := self._attempt(append.await_durable)) is None:
+                if self._backlog.pause(RETRY_SECONDS):
+                    return False
+            self._metrics.journal_append_seconds.observe(perf_counter() - append.begun_at)
+            positions += durable
+        if not self._backlog.await_written(batch):
+            return False
+        self._backlog.hold(None)
         for entry in batch.entries:
             try:
                 entry.on_durable()
             except Exception:
                 log.exception("acknowledgement_failed")
         self._backlog.release(batch)
+        messages = [message for append in appends for message in append.messages]
         by_source: dict[str, list[int]] = {}
         for message in messages:
             by_source.setdefault(message.source, []).append(len(message.body))
@@ -115,32 +133,36 @@ class JournalWriter:
         except GatewayError as error:
             self._learning.failed(error)
 
-    def _store(self, piece: _Piece) -> _Stored | None:
-        """Write messages until that works. Return None after the backlog was stopped.
+    def _begin_all(self, pieces: Iterable[_Piece]) -> list[_Append] | None:
+        """Begin to write messages in order. Return None after the backlog was stopped."""
+        appends: list[_Append] = []
+        for piece in pieces:
+            if (begun := self._begin(piece)) is None:
+                return None
+            appends += begun
+        return appends
+
+    def _begin(self, piece: _Piece) -> list[_Append] | None:
+        """Begin to write messages as soon as that works. Return None after the backlog was stopped.
 
         No message stops the others. Messages that the journal cannot write are halved until the faulty one is found. As
         much of that one as possible is written, for quarantine.
         """
         while True:
             try:
-                positions = self._append(piece)
+                append = self._begun(piece)
             except Exception as error:  # noqa: BLE001 - logged with the message that is at fault
                 if len(piece.messages) == 1:
-                    return self._store_bare(piece.messages[0], error)
-                stored = _Stored([], [])
+                    return self._begin_bare(piece.messages[0], error)
                 middle = len(piece.messages) // 2
-                for half in (piece.messages[:middle], piece.messages[middle:]):
-                    if (part := self._store(_Piece(half))) is None:
-                        return None
-                    stored = _Stored(stored.positions + part.positions, [*stored.messages, *part.messages])
-                return stored
-            if positions is not None:
-                return _Stored(positions, piece.messages)
+                return self._begin_all([_Piece(piece.messages[:middle]), _Piece(piece.messages[middle:])])
+            if append is not None:
+                return [append]
             if self._backlog.pause(RETRY_SECONDS):
                 return None
 
-    def _store_bare(self, message: PhysicalMessage, error: Exception) -> _Stored | None:
-        """Write a message that could not be written: unchanged if that works now, or else a part of it."""
+    def _begin_bare(self, message: PhysicalMessage, error: Exception) -> list[_Append] | None:
+        """Begin to write a message that could not be written: unchanged if that works now, or else a part of it."""
         why = f"the journal cannot write it: {type(error).__name__}: {str(error).partition(chr(10))[0][:500]}"
         source, framing, received_at = message.source, message.framing, message.received_at
         bare = [PhysicalMessage(source, framing, body=body, received_at=received_at) for body in (message.body, b"")]
@@ -148,31 +170,32 @@ class JournalWriter:
         while True:
             for form in forms:
                 with suppress(Exception):
-                    if (positions := self._append(_Piece([form]))) is not None:
+                    if (append := self._begun(_Piece([form]))) is not None:
                         if form is not message:
                             log.error("message_not_written", source=source, reason=why, exc_info=error)
-                        return _Stored(positions, [form])
+                        return [append]
             self._backlog.hold(self._backlog.holding or why)
             if self._backlog.pause(RETRY_SECONDS):
                 return None
 
-    def _append(self, piece: _Piece) -> list[Position] | None:
-        """Write messages. Return None if there is no room for them, or if the journal cannot be written."""
+    def _begun(self, piece: _Piece) -> _Append | None:
+        """Begin to write messages. Return None if there is no room for them, or if the journal cannot be written."""
         if not self._has_room():
             return None
-        started = perf_counter()
+        begun_at = perf_counter()
+        await_durable = self._attempt(partial(self._journal.begin_append, *piece))
+        return None if await_durable is None else _Append(piece.messages, await_durable, begun_at)
+
+    def _attempt(self, write: Callable[[], T]) -> T | None:
+        """Return the result of `write`, or None if the journal cannot be written. Then nothing is received."""
         try:
-            positions = self._journal.append(*piece)
+            return write()
         except JournalTaken as error:
             self._backlog.hold(str(error))
             self._backlog.stop()
-            return None
         except GatewayError as error:
             self._backlog.hold(str(error))
-            return None
-        self._metrics.journal_append_seconds.observe(perf_counter() - started)
-        self._backlog.hold(None)
-        return positions
+        return None
 
     def _has_room(self) -> bool:
         now = monotonic()

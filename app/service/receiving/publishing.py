@@ -51,16 +51,21 @@ log = logger(__name__)
 
 
 class _Own(NamedTuple):
-    """The journal of a receiver, by its id, and the last of its segments that is recorded as published."""
+    """The journal of a receiver, by its id, and the last of its segments that is recorded as published. Others publish
+    the one of a receiver without a disk if it `is_left`."""
 
     journal: WritableJournal | JournalArchive
     id: str
     published: int = 0
+    is_left: bool = False
 
     def waiting(self) -> list[Segment]:
         """Return the sealed segments that are not published."""
         segments = self.journal.segments()
-        return [each for each in segments if each.sealed_at is not None and each.number > self.published]
+        waiting = [each for each in segments if each.sealed_at is not None and each.number > self.published]
+        if self.is_left:  # nothing behind a gap was acknowledged, and its receiver may still fill the gap
+            return [each for number, each in enumerate(waiting, self.published + 1) if each.number == number]
+        return waiting
 
 
 class Publisher:
@@ -226,12 +231,11 @@ class Publisher:
         """Publish what a receiver has left that is away, and let it add nothing more."""
         place = plugins.object_journal().place(self._context.settings.journal.archive_url or "", journal)
         left = plugins.archive()(place, self._context.settings.archive_cache)
-        own = self._publish(_Own(left, journal))
+        own = self._publish(_Own(left, journal, is_left=True))
         if not left.fence(own.published):
             return  # it has just added a segment: the next look finds that
         for segment in left.segments():
-            if segment.number <= own.published:
-                left.remove(segment.number)
+            left.remove(segment.number)
         self._catalog.leave(journal, keeps_sessions=True)
         log.warning("receiver_replaced", journal=journal, last_own_segment=own.published)
 
