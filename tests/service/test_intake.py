@@ -2,23 +2,27 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from random import Random
 from threading import Event, Thread
+from time import sleep
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from adapters.arrow_journal import ObjectJournal
 from app.codecs.sas.attachment_messages import AttachmentEntry
 from app.codecs.sas.correlid import BLANK_CORRELID, split
 from app.codecs.sas.file_messages import FileDescription
 from app.codecs.sas.rendezvous_messages import RendezvousHeader, write_file_description, write_header, write_records
 from app.model.attachment import AttachmentKind
-from app.model.errors import JournalFull, JournalTaken
+from app.model.errors import GatewayError, JournalFull, JournalTaken
 from app.model.message import UNREADABLE, PhysicalMessage, Position
 from app.ports import Prepared
-from app.service.context import ReceiverContext
+from app.service.context import ReceiverContext, WriterContext
 from app.service.receiving.backlog import Backlog
 from app.service.receiving.intake import SharedIntake
 from app.service.receiving.journal_writer import JournalWriter
@@ -47,12 +51,14 @@ class Forwarded:
 
 @contextmanager
 def journalling(
-    folder: Path, **settings: Any
+    folder: Path, journal: ObjectJournal | None = None, **settings: Any
 ) -> Iterator[tuple[SharedIntake, Forwarded, ReceiverContext, Callable[[], None]]]:
+    """Write what is submitted into this journal, or into one in a folder."""
     with service_context(folder, **settings) as context:
         forwarded, backlog = Forwarded(), Backlog(context.settings.limits.backlog_bytes)
-        writer = JournalWriter(context, backlog, forwarded)
-        threads = [Thread(target=writer.run) for _ in range(2)]
+        writing: WriterContext = context if journal is None else replace(context, journal=journal)  # type: ignore[arg-type]
+        writer = JournalWriter(writing, backlog, forwarded)
+        threads = [Thread(target=writer.run) for _ in range(writing.journal.most_appends + 1)]
 
         def start() -> None:
             for thread in threads:
@@ -148,6 +154,47 @@ def test_batches_that_are_encoded_together_are_written_in_their_order(
     assert acknowledged == list(range(300))
     assert forwarded.messages == [message(number, 3000 * (number % 5)) for number in range(300)]
     assert journalled(context) == forwarded.messages
+
+
+def test_what_a_store_takes_in_any_order_is_acknowledged_in_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Puts take their time, fail, and lose their answers."""
+    monkeypatch.setattr("app.service.receiving.backlog.BATCH_BYTES", 20_000)
+    monkeypatch.setattr("app.service.receiving.journal_writer.RETRY_SECONDS", 0.001)
+    random, journal = Random(7), ObjectJournal(tmp_path.as_uri())
+    add, under_way, most = journal._storage.add, [0], [0]
+
+    def adds(number: int, pieces: Any) -> bool:
+        under_way[0] += 1
+        most[0] = max(most[0], under_way[0])
+        sleep(random.uniform(0, 0.01))
+        under_way[0] -= 1
+        if random.random() < 0.2:
+            raise GatewayError("the store is away")
+        is_added = add(number, pieces)
+        if random.random() < 0.2:
+            raise GatewayError("the answer is lost")
+        return is_added
+
+    monkeypatch.setattr(journal._storage, "add", adds)
+    sent = [message(number, 3000 * (number % 5)) for number in range(300)]
+    acknowledged, counted = list[int](), list[bool]()
+
+    def acknowledge(number: int) -> None:
+        acknowledged.append(number)
+        if number % 20 == 0:
+            counted.append(sum(len(batch) for batch, _ in journal.replay(None)) > number)
+
+    with journalling(tmp_path, journal) as (intake, forwarded, _, start):
+        for number, each in enumerate(sent):
+            intake.submit([each], partial(acknowledge, number))
+        start()
+        until(lambda: len(acknowledged) == 300)
+    assert (acknowledged, forwarded.messages, all(counted)) == (list(range(300)), sent, True)
+    assert most[0] > 1
+    stored = [each._replace(body=bytes(each.body)) for _, batch in journal.replay(None) for each in batch]
+    assert stored == sent
 
 
 def test_nothing_is_written_after_what_could_not_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

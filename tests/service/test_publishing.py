@@ -375,7 +375,7 @@ def test_who_was_paused_has_acknowledged_nothing_that_is_not_published(
                     arrived.add(number)  # noqa: B023
 
         def fenced(archive: ArrowArchive, after: int) -> bool:
-            arrive("between")  # noqa: B023
+            arrive("between")
             return fence(archive, after)
 
         monkeypatch.setattr(ArrowArchive, "fence", fenced)
