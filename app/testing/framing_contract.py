@@ -11,7 +11,6 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
@@ -33,7 +32,6 @@ from app.pipeline.assemble.assemble_key import KeyOutcome, KeyState, assemble, b
 from app.pipeline.finish import finish_outcomes
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, open_job, open_run
-from app.pipeline.references.lazy_bodies import JournalBatch
 from app.pipeline.references.message_references import Header, MessageEvent, RefusedMessage, SequencedParts
 from app.pipeline.run import batch
 from app.pipeline.run.spark_steps import SparkSteps
@@ -49,7 +47,7 @@ from app.settings import Settings
 from app.testing.gateway_stages import service_context
 from app.testing.host_results import assert_same, by_the_gateway, in_folder, settings
 from app.testing.outgoing_files import FILES, SOURCE, delivery
-from app.testing.reference_passes import Announcing, all_references, batches, journalled
+from app.testing.reference_passes import Announcing, all_references, journalled, positioned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -178,11 +176,7 @@ class FramingContract:
                     case Header():
                         meaning = "header"
                 found[reference.position + place] = meaning
-        expected = {
-            first + row: self._meaning(message)
-            for first, batch_ in batches(archive)
-            for row, message in enumerate(JournalBatch.whole(batch_).messages(np.arange(len(batch_))))
-        }
+        expected = {position: self._meaning(message) for position, message in positioned(archive)}
         assert found == expected
 
     def _meaning(self, message: PhysicalMessage) -> Any:

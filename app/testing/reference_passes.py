@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
-import pyarrow as pa
+import numpy as np
 
 from app import plugins
 from app.model.message import PhysicalMessage, Position
 from app.pipeline.references.header_pass import HeaderPass, Remembered
+from app.pipeline.references.lazy_bodies import JournalBatch
 from app.pipeline.references.message_references import Header, Reference, from_batch, references
 from app.ports import JournalArchive
 from app.service.finishing.stored_parts import messages_at
@@ -25,11 +26,17 @@ def journalled(folder: Path, messages: Sequence[PhysicalMessage], batch: int = 5
     return plugins.archive()(folder)
 
 
-def batches(archive: JournalArchive) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield every record batch and the packed place of its first row."""
+def batches(archive: JournalArchive) -> Iterator[JournalBatch]:
+    """Yield every record batch."""
     for segment in archive.segments():
         for number in range(len(archive.batch_sizes(segment.number))):
-            yield Position(segment.number, number, 0).pack(), archive.record_batch(segment.number, number)
+            yield JournalBatch.at(archive, [Position(segment.number, number, 0)])
+
+
+def positioned(archive: JournalArchive) -> Iterator[tuple[int, PhysicalMessage]]:
+    """Yield every message and its packed position."""
+    for batch in batches(archive):
+        yield from zip(batch.positions.tolist(), batch.messages(np.arange(len(batch.sizes))), strict=True)
 
 
 class Announcing:
@@ -55,4 +62,4 @@ class Announcing:
 
 
 def all_references(archive: JournalArchive) -> list[Reference]:
-    return [found for first, batch in batches(archive) for found in from_batch(references(batch, first))]
+    return [found for batch in batches(archive) for found in from_batch(references(batch))]

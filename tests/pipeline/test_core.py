@@ -5,7 +5,6 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 
 from app.assembly.collecting import ApplicationArrived, Completed, Effect, Key, Refused, Repeated, TrackedAttachment
@@ -19,9 +18,8 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, MessageRecord, PartRun
 from app.pipeline.assemble import key_state
 from app.pipeline.assemble.assemble_key import KeyOutcome, KeyState, assemble, assemble_news, by_key, missing_count
-from app.pipeline.references.lazy_bodies import JournalBatch
 from app.pipeline.references.message_references import Reference
-from app.testing.reference_passes import LIMIT, Announcing, all_references, batches, journalled
+from app.testing.reference_passes import LIMIT, Announcing, all_references, journalled, positioned
 from tests.support import mixed_journal
 from tests.support.sas_client import Program
 from tests.support.sas_client import message as sent_message
@@ -129,11 +127,7 @@ def test_keys_apart_come_to_the_same(tmp_path: Path, seed: int, count: int) -> N
         for place, each in enumerate(mixed_journal.traffic(random, 9, 300_000))
     ]
     archive = journalled(tmp_path, sent)
-    expected = in_a_row(
-        (first + row, message)
-        for first, batch in batches(archive)
-        for row, message in enumerate(JournalBatch.whole(batch).messages(np.arange(len(batch))))
-    )
+    expected = in_a_row(positioned(archive))
     found, outcomes = key_by_key(slices(all_references(archive), random, count), Announcing(archive), random)
     assert found.attachments == expected.attachments
     assert found.messages == expected.messages

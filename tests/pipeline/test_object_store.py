@@ -26,6 +26,7 @@ from app.pipeline.commit.tables import FILES, QUALITY
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, OpenJob, open_job, open_run
 from app.pipeline.read.segment_shares import shares
+from app.pipeline.references.lazy_bodies import JournalBatch
 from app.pipeline.references.message_references import ReferenceKind, references
 from app.pipeline.references.shuffle import packed
 from app.pipeline.run import batch, spark_steps
@@ -120,7 +121,7 @@ def _read(archive: JournalArchive) -> Iterator[pa.RecordBatch]:
     for share in shares(segments, sum(segment.size for segment in segments) // SHARES, cut=False):
         for piece in reversed(share.pieces):
             for number in range(len(archive.batch_sizes(piece.segment))):
-                yield references(archive.record_batch(piece.segment, number), Position(piece.segment, number, 0).pack())
+                yield references(JournalBatch.at(archive, [Position(piece.segment, number, 0)]))
 
 
 @pytest.fixture(scope="module")

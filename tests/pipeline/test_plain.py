@@ -209,12 +209,12 @@ def test_small_application_messages_are_in_their_references(tmp_path: Path, mach
 
 
 def headers(archive: JournalArchive) -> pa.RecordBatch:
-    (rows,) = (references(batch, first) for first, batch in batches(archive))
+    (rows,) = (references(batch) for batch in batches(archive))
     return rows.filter(pc.equal(rows.column("kind"), int(ReferenceKind.HEADER)))
 
 
 def others(archive: JournalArchive) -> list[pa.RecordBatch]:
-    found = (references(batch, first) for first, batch in batches(archive))
+    found = (references(batch) for batch in batches(archive))
     return [rows.filter(pc.not_equal(rows.column("kind"), int(ReferenceKind.HEADER))) for rows in found]
 
 

@@ -7,7 +7,6 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +20,6 @@ from app.model.errors import InvalidInputError
 from app.model.event import PartArrived, Unsequenced
 from app.model.message import PhysicalMessage, Position
 from app.model.records import MessageRecord
-from app.pipeline.references.lazy_bodies import JournalBatch
 from app.pipeline.references.message_references import (
     LONGEST_ANSWER,
     LONGEST_COUNT,
@@ -37,11 +35,11 @@ from app.pipeline.references.message_references import (
     SequencedParts,
     from_batch,
     references,
-    references_at,
+    references_between,
     to_batch,
     unpacked_answer,
 )
-from app.testing.reference_passes import all_references, batches, journalled
+from app.testing.reference_passes import all_references, batches, journalled, positioned
 from tests.support import mixed_journal
 
 KEYS = st.sampled_from([b"k" * 16, b"k" * 15 + b"l", bytes(16)])
@@ -97,19 +95,23 @@ def unfolded(reference: Reference) -> list[tuple[Any, ...]]:
 
 def check(sent: Sequence[PhysicalMessage]) -> None:
     with TemporaryDirectory() as folder:
-        archive = journalled(Path(folder), sent)
-        expected = [
-            one_by_one(first + row, message)
-            for first, batch in batches(archive)
-            for row, message in enumerate(JournalBatch.whole(batch).messages(np.arange(len(batch))))
-        ]
+        archive = journalled(Path(folder), sent, batch=7)
+        expected = [one_by_one(position, message) for position, message in positioned(archive)]
         found = [each for reference in all_references(archive) for each in unfolded(reference)]
         assert sorted(found, key=lambda each: each[1]) == expected
+        places = [Position.unpack(batch.positions[0].item()) for batch in batches(archive)]
+        after, until = sorted(Random(len(sent)).choices([each[1] for each in expected], k=2))
+        for checked in (True, False):
+            rows = references_between(archive, places, after, until, checked=checked)
+            between = [] if rows is None else [each for one in from_batch(rows) for each in unfolded(one)]
+            assert sorted(between, key=lambda each: each[1]) == [each for each in expected if after < each[1] <= until]
         with pytest.MonkeyPatch.context() as patched:
             for worth in (-1, 1 << 40):
                 patched.setattr("app.pipeline.references.message_references.WORTH_BYTES", worth)
-                for first, batch in batches(archive):
-                    assert references_at(archive, Position.unpack(first)).equals(references(batch, first))
+                for place, batch in zip(places, batches(archive), strict=True):
+                    found_unchecked = references_between(archive, [place], checked=False)
+                    assert found_unchecked is not None
+                    assert found_unchecked.equals(references(batch))
 
 
 @given(st.lists(MESSAGES, min_size=1, max_size=40))
@@ -166,7 +168,7 @@ def test_unsequenced_messages_are_found_in_columns(tmp_path: Path) -> None:
         for each in sent
     ]
     archive = journalled(tmp_path, sent)
-    rows = [row for first, batch in batches(archive) for row in references(batch, first).to_pylist()]
+    rows = [row for batch in batches(archive) for row in references(batch).to_pylist()]
     counts = [row["detail"] for row in rows if row["kind"] == ReferenceKind.COUNT]
     answers = [unpacked_answer(row["detail"])[0] for row in rows if row["kind"] == ReferenceKind.ANSWER]
     assert len(counts) >= 4

@@ -8,7 +8,6 @@ from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.assembly.collecting import Key
 from app.assembly.machine import AssemblyLimits
-from app.model.message import Position
 from app.pipeline.assemble.assemble_key import KeyState, assemble, by_key
 from app.pipeline.commit.commit import CommittedBatch, Committer
 from app.pipeline.finish.finish_outcomes import finish
@@ -17,7 +16,7 @@ from app.pipeline.references.message_references import from_batch, references
 from app.ports import Clock
 from app.service.context import Stores
 from app.settings import Settings
-from app.testing.reference_passes import LIMIT, Announcing, batches
+from app.testing.reference_passes import LIMIT, Announcing, batches, positioned
 from tests.support.local_steps import findings_of
 
 
@@ -37,9 +36,9 @@ class JobWithoutSpark:
 
     def run(self) -> CommittedBatch | None:
         """Run one batch over all segments that were sealed since the last one."""
-        new = [each for each in batches(self._archive) if Position.unpack(each[0]).segment > self._reached]
-        self._reached = max([self._reached, *(Position.unpack(first).segment for first, _ in new)])
-        found = [each for first, batch in new for each in from_batch(references(batch, first))]
+        new = [each for each in batches(self._archive) if each.positions[0] > self._reached]
+        self._reached = max([self._reached, *(each.positions[-1].item() for each in new)])
+        found = [each for batch in new for each in from_batch(references(batch))]
         coming = sorted(self._announcing.references(found), key=attrgetter("source", "key", "position"))
         outcomes = []
         for key, together in by_key(coming):
@@ -56,4 +55,4 @@ class JobWithoutSpark:
 def journal_in(folder: Path) -> list[bytes]:
     """Return the bodies in all sealed segments of a folder, in order."""
     archive = ArrowArchive(folder)
-    return [body for _, batch in batches(archive) for body in batch.column("body").to_pylist()]
+    return [bytes(message.body) for _, message in positioned(archive)]

@@ -22,7 +22,7 @@ from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, OpenJob, OpenRun, open_run
 from app.pipeline.read.segment_shares import Rows, shares
 from app.pipeline.references.header_plan import POSITIONS, SEGMENTS, HeaderPlan
-from app.pipeline.references.message_references import SCHEMA, ReferenceKind, to_batch
+from app.pipeline.references.message_references import SCHEMA, ReferenceKind, references_between, to_batch
 from app.pipeline.references.shuffle import packed
 from app.pipeline.run import batch, header_steps, spark_steps
 from app.pipeline.run.batch import ReprocessingScope, earlier_state
@@ -49,7 +49,7 @@ class LocalSteps:
     def read_references(self, run: OpenRun, batch: IntendedBatch, *, checked: bool) -> Iterator[list[pa.RecordBatch]]:
         known = -1 if batch.known is None else batch.known
         numbers = range(max(Position.unpack(known).segment, 0), batch.last_segment + 1)
-        read = partial(spark_steps.references_after, known=known, checked=checked)
+        read = partial(references_between, after=known, checked=checked)
         yield self._read(run, numbers, read)
 
     def _read(self, run: OpenRun, numbers: Container[int], read: Rows) -> list[pa.RecordBatch]:

@@ -19,9 +19,13 @@ from app.ports import JournalArchive, Segment
 
 log = logger(__name__)
 
-Rows = Callable[[JournalArchive, Position], pa.RecordBatch | None]
-"""A function that reads the record batch at a place and converts it to rows; None for no rows. It raises KeyError and
-DamagedError as `JournalArchive.record_batch`."""
+TOGETHER_BYTES = 256 << 10
+"""The size of the record batches that are converted together. A slow source has a batch for each message, which takes
+as long as a hundred messages in one batch."""
+
+Rows = Callable[[JournalArchive, Sequence[Position]], pa.RecordBatch | None]
+"""A function that reads the record batches at some places and converts them to rows; None for no rows. It raises
+KeyError and DamagedError as `JournalArchive.record_batch`."""
 
 Lost = Callable[[int, DamagedError], pa.RecordBatch | None]
 """A function that returns the rows for a batch that is lost, from its packed position and the error; None for none."""
@@ -121,24 +125,48 @@ def shares(segments: Iterable[Segment], partition_bytes: int, *, cut: bool, newe
 
 
 def read_share(archive: JournalArchive, place: str, share: Share, read: Rows, lost: Lost) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of each record batch of a share, in place of a damaged one the rows of `lost`.
+    """Yield the rows of the record batches of a share, in place of a damaged one the rows of `lost`.
 
     Raises GatewayError when a segment is no longer in the archive at this place.
     """
     for piece in share.pieces:
         number = piece.segment
         try:
-            for batch in piece.batches(archive.batch_sizes(number)):
-                position = Position(number, batch, 0)
-                try:
-                    rows = read(archive, position)
-                except DamagedError as error:
-                    log.error("segment_damaged", segment=number, batch=batch, reason=str(error))  # noqa: TRY400
-                    rows = lost(position.pack(), error)
-                if rows is not None:
-                    yield rows
+            sizes = archive.batch_sizes(number)
+            for places in _together(number, piece.batches(sizes), sizes):
+                yield from _rows(archive, places, read, lost)
         except KeyError:
             raise GatewayError(f"journal segment {number} of {place} is gone") from None
+
+
+def _together(segment: int, batches: Iterable[int], sizes: Sequence[int]) -> Iterator[list[Position]]:
+    """Yield the places of the batches that are converted together."""
+    places: list[Position] = []
+    size = 0
+    for batch in batches:
+        size += sizes[batch]
+        if places and size > TOGETHER_BYTES:
+            yield places
+            places, size = [], sizes[batch]
+        places.append(Position(segment, batch, 0))
+    if places:
+        yield places
+
+
+def _rows(archive: JournalArchive, places: Sequence[Position], read: Rows, lost: Lost) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of some batches, one by one if one of them is damaged."""
+    try:
+        rows = read(archive, places)
+    except DamagedError as error:
+        if len(places) > 1:
+            for place in places:
+                yield from _rows(archive, [place], read, lost)
+            return
+        (place,) = places
+        log.error("segment_damaged", segment=place.segment, batch=place.batch, reason=str(error))  # noqa: TRY400
+        rows = lost(place.pack(), error)
+    if rows is not None:
+        yield rows
 
 
 def first_received_at(archive: JournalArchive, segment: int) -> int | None:

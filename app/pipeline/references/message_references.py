@@ -31,7 +31,7 @@ from app.model.errors import DamagedError, InvalidInputError
 from app.model.event import Announced, Event, Pieces, Unsequenced
 from app.model.message import PhysicalMessage, Position
 from app.model.records import DAMAGED_MESSAGE, MessageRecord
-from app.pipeline.references.lazy_bodies import JournalBatch, Numbers
+from app.pipeline.references.lazy_bodies import LAST, JournalBatch, Numbers
 from app.ports import JournalArchive
 
 LONGEST_COUNT = 8
@@ -333,61 +333,43 @@ def unpacked_answer(detail: bytes) -> tuple[bytes, str, int]:
 # --- journal batches --------------------------------------------------------------------------------------------------
 
 
-def references(batch: pa.RecordBatch, first_position: int) -> pa.RecordBatch:
-    """Return references to the messages of a journal batch, as rows of `SCHEMA`.
-
-    `first_position` is the packed position of the first message.
-    """
-    whole = JournalBatch.whole(batch)
-    return _references(whole, first_position, _columns(whole.columns))
-
-
-def checked_references_at(archive: JournalArchive, place: Position) -> pa.RecordBatch:
-    """Return references to the messages of the batch at a place, of which all bodies are read. Raises KeyError and
-    DamagedError as `JournalArchive.record_batch`."""
-    return references(archive.record_batch(place.segment, place.batch), place.pack())
-
-
-def references_at(archive: JournalArchive, place: Position) -> pa.RecordBatch:
-    """Return references to the messages of the batch at a place, without reading the bodies of sequenced parts.
-
-    They equal `checked_references_at`, unless one of these bodies is damaged. Raises the same errors.
-    """
-    with suppress(DamagedError):
-        batch = JournalBatch.unread(archive, place)
-        columns = _columns(batch.columns)
-        if batch.sizes.sum() > WORTH_BYTES * (len(batch.sizes) - len(columns.parts)):
-            return _references(batch, place.pack(), columns)
-    return checked_references_at(archive, place)
+def references(batch: JournalBatch) -> pa.RecordBatch:
+    """Return references to messages of the journal, as rows of `SCHEMA`."""
+    return _references(batch, _columns(batch.columns))
 
 
 def references_between(
-    archive: JournalArchive, place: Position, after: int, until: int, *, checked: bool
+    archive: JournalArchive, places: Sequence[Position], after: int = -1, until: int = LAST, *, checked: bool = True
 ) -> pa.RecordBatch | None:
-    """Return references to those messages of the batch at a place that are after one packed position, and not after
-    another; None if there are none.
+    """Return references to those messages of the record batches at some places that are after one packed position, and
+    not after another; None if there are none.
 
-    All bodies are read if they are `checked`, as in `checked_references_at`. Raises the same errors.
+    All bodies are read and compared with their checksums if they are `checked`. Otherwise those of the sequenced parts
+    of a batch that comes alone are not read; the references are the same unless one of these bodies is damaged. Raises
+    KeyError and DamagedError as `JournalArchive.record_batch`.
     """
-    bounds = [Position.unpack(bound)[:2] for bound in (after, until)]
-    if not bounds[0] <= place[:2] <= bounds[1]:
+    first, last = (Position.unpack(bound)[:2] for bound in (after, until))
+    if not (places := [place for place in places if first <= place[:2] <= last]):
         return None
-    if place[:2] not in bounds:
-        return (checked_references_at if checked else references_at)(archive, place)
-    first, batch = place.pack(), archive.record_batch(place.segment, place.batch)
-    begin, end = max(0, after + 1 - first), min(len(batch), until + 1 - first)
-    return references(batch.slice(begin, end - begin), first + begin) if begin < end else None
+    if len(places) == 1 and not checked and first < places[0][:2] < last:
+        with suppress(DamagedError):
+            batch = JournalBatch.unread(archive, places[0])
+            columns = _columns(batch.columns)
+            if batch.sizes.sum() > WORTH_BYTES * (len(batch.sizes) - len(columns.parts)):
+                return _references(batch, columns)
+    batch = JournalBatch.at(archive, places, after, until)
+    return references(batch) if len(batch.sizes) else None
 
 
-def _references(batch: JournalBatch, first_position: int, columns: Columns) -> pa.RecordBatch:
-    found = [_parts(batch, first_position, columns)]
+def _references(batch: JournalBatch, columns: Columns) -> pa.RecordBatch:
+    found = [_parts(batch, columns)]
     if len(columns.bare):
-        found += _unsequenced(batch, first_position, columns.bare, columns.bare_keys)
+        found += _unsequenced(batch, columns.bare, columns.bare_keys)
     is_other = np.ones(len(batch.sizes), np.bool_)
     is_other[columns.parts] = is_other[columns.bare] = False
     others = np.flatnonzero(is_other)
     if len(others):
-        messages = zip((first_position + others).tolist(), batch.messages(others), strict=True)
+        messages = zip(batch.positions[others].tolist(), batch.messages(others), strict=True)
         found.append(to_batch([reference for position, message in messages for reference in _read(position, message)]))
     return pa.concat_batches(found)
 
@@ -435,9 +417,7 @@ def _columns(batch: pa.RecordBatch) -> Columns:
     return Columns(parts[order], keys[order], sequences[order], bare[of_bare], bare_keys[of_bare])
 
 
-def _unsequenced(
-    batch: JournalBatch, first_position: int, rows: Numbers, keys: npt.NDArray[np.uint8]
-) -> Iterator[pa.RecordBatch]:
+def _unsequenced(batch: JournalBatch, rows: Numbers, keys: npt.NDArray[np.uint8]) -> Iterator[pa.RecordBatch]:
     sizes = batch.sizes[rows].astype("<i4")
     are_answers = (sizes > LONGEST_COUNT) & (sizes <= LONGEST_ANSWER)
     for kind, some in ((ReferenceKind.COUNT, ~are_answers), (ReferenceKind.ANSWER, are_answers)):
@@ -458,7 +438,7 @@ def _unsequenced(
         made = [
             batch.columns.column("source").take(pa.array(taken)),
             _binary(keys[some], each * KEY_SIZE),
-            pa.array(first_position + taken),
+            pa.array(batch.positions[taken]),
             pa.array(np.full(count, kind, np.int8)),
             pa.array(np.zeros(count, np.int64)),
             _binary(sizes[some], each * sizes.itemsize),
@@ -468,11 +448,11 @@ def _unsequenced(
         yield pa.RecordBatch.from_arrays(made, schema=SCHEMA)
 
 
-def _parts(batch: JournalBatch, first_position: int, columns: Columns) -> pa.RecordBatch:
+def _parts(batch: JournalBatch, columns: Columns) -> pa.RecordBatch:
     """Return references to sequenced parts, one for each run of them."""
     rows, sequences, keys = columns.parts, columns.sequences, np.ascontiguousarray(columns.keys)
     sources = batch.columns.column("source").dictionary_encode().indices.to_numpy()
-    begins = _run_starts(rows, sequences, keys, sources[rows].astype(np.int64))
+    begins = _run_starts(batch.positions[rows], sequences, keys, sources[rows].astype(np.int64))
     ends = np.append(begins, len(rows))
     sizes, received_at = batch.sizes[rows].astype("<i4"), _received_at(batch, rows)
     firsts = rows[begins]
@@ -480,7 +460,7 @@ def _parts(batch: JournalBatch, first_position: int, columns: Columns) -> pa.Rec
     made = [
         batch.columns.column("source").take(pa.array(firsts)),
         _binary(keys[begins], np.arange(count + 1) * KEY_SIZE),
-        pa.array(first_position + firsts),
+        pa.array(batch.positions[firsts]),
         pa.array(np.full(count, ReferenceKind.PARTS, np.int8)),
         pa.array(sequences[begins]),
         _binary(sizes, ends * sizes.itemsize),
@@ -490,13 +470,13 @@ def _parts(batch: JournalBatch, first_position: int, columns: Columns) -> pa.Rec
     return pa.RecordBatch.from_arrays(made, schema=SCHEMA)
 
 
-def _run_starts(rows: Numbers, sequences: Numbers, keys: npt.NDArray[np.uint8], sources: Numbers) -> Numbers:
+def _run_starts(positions: Numbers, sequences: Numbers, keys: npt.NDArray[np.uint8], sources: Numbers) -> Numbers:
     """Return the indices of the parts that do not continue the part before them."""
-    if not len(rows):
+    if not len(positions):
         return np.zeros(0, np.int64)
     halves = keys.view(np.uint64)
     continues = (
-        (np.diff(rows) == 1)
+        (np.diff(positions) == 1)
         & (np.diff(sequences) == 1)
         & (np.diff(sources) == 0)
         & (halves[1:] == halves[:-1]).all(axis=1)

@@ -16,11 +16,10 @@ becomes rows.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import (
@@ -42,8 +41,9 @@ from app.model.message import Position
 from app.pipeline.commit.commit_intent import journal_name
 from app.pipeline.job.workers import at_task_start
 from app.pipeline.read.segment_shares import Rows, Share, SourceOptions, admitted, read_share, shares
+from app.pipeline.references.lazy_bodies import record_batches
 from app.pipeline.references.message_references import SCHEMA as REFERENCES_SCHEMA
-from app.pipeline.references.message_references import checked_references_at, lost_batch
+from app.pipeline.references.message_references import lost_batch, references_between
 from app.ports import JOURNAL_SCHEMA, JournalArchive, Segment
 
 if TYPE_CHECKING:
@@ -248,12 +248,9 @@ class JournalSource(SegmentSource):
     def rows(self) -> Rows:
         columns = self.columns()
 
-        def read(archive: JournalArchive, place: Position) -> pa.RecordBatch:
-            batch, first = archive.record_batch(place.segment, place.batch), place.pack()
-            made: Mapping[str, Any] = {
-                "position": pa.array(np.arange(first, first + len(batch))),
-                "size": pc.binary_length(batch.column("body")),
-            }
+        def read(archive: JournalArchive, places: Sequence[Position]) -> pa.RecordBatch:
+            batch, positions = record_batches(archive, places)
+            made: Mapping[str, Any] = {"position": pa.array(positions), "size": pc.binary_length(batch.column("body"))}
             arrays = [made[name] if name in made else batch.column(name) for name in columns.names]
             return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
@@ -272,7 +269,7 @@ class ReferenceSource(SegmentSource):
         return REFERENCES_SCHEMA
 
     def rows(self) -> Rows:
-        return checked_references_at
+        return references_between
 
     def lost(self, first_position: int, error: DamagedError) -> pa.RecordBatch:
         return lost_batch(first_position, error)

@@ -68,9 +68,6 @@ HELD_BYTES = 16 << 20
 KEYS_AT_ONCE = 10_000
 """The number of keys that the catalog is asked for together."""
 
-NO_END = (1 << 63) - 1
-"""A packed position behind all others."""
-
 QUALITIES_AT_ONCE = 10_000
 """The number of increments of quality that are summed together."""
 
@@ -124,7 +121,7 @@ class SparkSteps:
         segments = [segment for segment in run.archive.segments() if segment.number in numbers]
         size = sum(segment.size for segment in segments)
         partitions = max(_shuffle_partitions(self._spark), ceil(size / PARTITION_BYTES))
-        read = partial(references_after, known=after, checked=checked)
+        read = partial(references_between, after=after, checked=checked)
         with on_disk(self._read(run, segments, partitions, read)) as rows:
             yield PackedRows(rows, partitions)
 
@@ -290,17 +287,11 @@ def read_references(
     return packed(with_keys(chain.from_iterable(found), described, configured), partitions)
 
 
-def references_after(archive: JournalArchive, place: Position, *, known: int, checked: bool) -> pa.RecordBatch | None:
-    """Return references to the messages of a batch after the packed position `known`.
-
-    If bodies are `checked`, all of them are read, and compared with their checksums.
-    """
-    return references_between(archive, place, known, NO_END, checked=checked)
-
-
-def references_again(archive: JournalArchive, place: Position, *, earlier: EarlierState) -> pa.RecordBatch | None:
-    """Return the references to sought keys among the messages of a batch that an earlier one has committed."""
-    found = references_between(archive, place, -1, earlier.known, checked=False)
+def references_again(
+    archive: JournalArchive, places: Sequence[Position], *, earlier: EarlierState
+) -> pa.RecordBatch | None:
+    """Return the references to sought keys among the messages of batches that an earlier one has committed."""
+    found = references_between(archive, places, until=earlier.known, checked=False)
     if found is None:
         return None
     keys = zip(found.column("source").to_pylist(), found.column("key").to_pylist(), strict=True)
