@@ -41,6 +41,8 @@ PAUSE_SECONDS = 0.5
 """The longest pause between what programs send."""
 STORE_SECONDS = 0.02
 """The time after which the store answers."""
+FIRST_BATCH = 900.0
+"""The longest time that a stream takes, after it was killed, for all that waits, in seconds."""
 LOG_LINES = 30
 """The number of lines of the stream's log that are shown when a promise was broken."""
 SPARK = '[tables]\nurl = "{bucket}/tables"\n[pipeline]\ntrigger = "1s"\n'
@@ -141,7 +143,8 @@ def run(
         faults = Faults(division, common, random, paused=("receive", "serve", "keep"), more=more, delay=STORE_SECONDS)
         with Programs(division, competing, seed, attachments) as programs:
             notes, hung = faults.occur(count)
-        verdict = _judged(division, competing, notes, [*hung, *programs.hung], folder / "alone")
+        patience = FIRST_BATCH if assembler == "spark" else SOON
+        verdict = _judged(division, competing, notes, [*hung, *programs.hung], folder / "alone", patience)
         if assembler == "spark" and not verdict.is_kept:
             return verdict._replace(
                 notes=(*verdict.notes, "the stream's log ended so:", *job.log.splitlines()[-LOG_LINES:])
@@ -191,10 +194,12 @@ def _differing(competing: Competing, gateway: GatewayProcess, folder: Path) -> l
     ]
 
 
-def _judged(division: Division, competing: Competing, notes: list[str], hung: list[str], folder: Path) -> Verdict:
-    """Wait until all that was sent is there, and compare it with what was sent."""
+def _judged(
+    division: Division, competing: Competing, notes: list[str], hung: list[str], folder: Path, patience: float
+) -> Verdict:
+    """Wait until all that was sent is there, or for so many seconds nothing more is. Compare it with what was sent."""
     with suppress(TimeoutError):
-        division.await_settled(competing.count, SOON / PATIENCE)
+        division.await_settled(competing.count, patience / PATIENCE)
     gateway = division["serve-a"]
     found = competing.found(gateway)
     lost = [f"{each}: {found.get(each)}" for each in competing.sent if found.get(each) != "finished"]
