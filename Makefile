@@ -13,7 +13,7 @@ WORKERS ?= 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run serve pipeline wheel environment test faults cluster sbom release verify upgrades alerts-check image-check check quick format docs site lock system java
+.PHONY: help run serve pipeline wheel environment test faults cluster sbom release verify upgrades alerts-check bare-check image-check check quick format docs site lock system java
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ alerts-check: ## Let Prometheus' promtool check the alert rules, and when they f
 	@command -v promtool >/dev/null || .ci/debian-packages prometheus
 	promtool check rules helm/files/alerts.yaml
 	promtool test rules tests/alerts.yaml
+
+bare-check: ## Install the release in dist/release on a bare Debian, as its users do, as root on Debian
+	@.ci/bare-check $(ARGS)
 
 image-check: ## Build the images by the Dockerfile with buildah, as root on Debian, and run them
 	@.ci/image-check $(ARGS)

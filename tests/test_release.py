@@ -20,15 +20,18 @@ from subprocess import PIPE
 from typing import NamedTuple
 from zipfile import ZipFile
 
+import httpx
 import pytest
 import yaml
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from app.testing.waiting import until
 from release.provenance import BUNDLE, PROOFS, STATEMENT, SUMS, SignatureError, open_bundle, sign
 from release.verify import problems
 from tests.support.chart import FOLDER as CHART
 from tests.support.chart import helm
+from tests.support.mosquitto import free_port
 
 pytestmark = pytest.mark.process
 
@@ -87,6 +90,38 @@ def make(folder: Path, variables: dict[str, str], *arguments: str, umask: int = 
     command = ["make", "--no-print-directory", f"BIN={Path(sys.executable).parent}", *arguments]
     given = environment(**variables)
     return subprocess.Popen(command, cwd=folder, env=given, umask=umask, stdout=PIPE, stderr=PIPE, text=True)
+
+
+@contextmanager
+def registry(folder: Path) -> Iterator[str]:
+    """Run a registry of images and charts, and return its URL; skip the test where there is none."""
+    if (program := shutil.which("docker-registry")) is None:
+        pytest.skip("docker-registry is not installed")
+    port = free_port()
+    (folder / "registry.yml").write_text(
+        json.dumps(
+            {
+                "version": "0.1",
+                "storage": {"filesystem": {"rootdirectory": str(folder / "registry")}},
+                "http": {"addr": f"127.0.0.1:{port}"},
+            }
+        )
+    )
+    with (folder / "registry.log").open("wb") as log:
+        process = subprocess.Popen([program, "serve", str(folder / "registry.yml")], stdout=log, stderr=log)
+    try:
+        until(lambda: _answers(port))
+        yield f"oci://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def _answers(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/v2/").status_code == 200
+    except httpx.HTTPError:
+        return False
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +200,19 @@ def test_the_chart_is_the_one_of_the_folder(built: Built) -> None:
     packed, loose = helm().Chart.load_archive(archive.read_bytes()), helm().Chart.load(str(CHART))
     assert (packed.name, packed.version, packed.values) == (loose.name, loose.version, loose.values)
     assert packed.templates == loose.templates
+
+
+def test_the_chart_comes_from_a_registry_as_it_was_pushed(built: Built, tmp_path: Path) -> None:
+    archive = built.release / f"attachment-gateway-{VERSION}.tgz"
+    with registry(tmp_path) as place, helm().RegistryClient(plain_http=True) as client:
+        client.push(archive, f"{place}/charts", plain_http=True)
+        assert client.tags(f"{place.removeprefix('oci://')}/charts/attachment-gateway") == [VERSION]
+        (tmp_path / "pulled").mkdir()
+        client.pull(
+            f"{place}/charts/attachment-gateway", version=VERSION, destination=tmp_path / "pulled", plain_http=True
+        )
+    (pulled,) = (tmp_path / "pulled").iterdir()
+    assert pulled.read_bytes() == archive.read_bytes()
 
 
 def test_the_statement_says_what_was_built_of_what(built: Built) -> None:
