@@ -31,6 +31,7 @@ from app.model.records import Checkpoint
 from app.observe import configure_logging
 from app.ports import Catalog, HeldLease
 from app.service.context import ReceiverContext
+from app.service.events.event_spans import Traces
 from app.service.receiving.publishing import Publisher
 from app.settings import Settings
 from app.testing.gateway_stages import ManualClock, migrated
@@ -40,6 +41,7 @@ SOURCE = "orders"
 MEMORY = Path("/dev/shm")
 STEP_CALLS = ("published", "receiving_journal", "record_published", "add", "origin")
 METRICS, SETTINGS = Metrics(), Settings()
+TRACES = Traces(SETTINGS)
 
 
 class Ended(BaseException):
@@ -177,6 +179,7 @@ class Schedule:
             store=None,  # type: ignore[arg-type]
             clock=clock,
             metrics=METRICS,
+            traces=TRACES,
             instance=f"process-{self.random.getrandbits(32)}",
         )
         archive = ArrowArchive(self.folder / "archive", is_growing=True)

@@ -167,6 +167,8 @@ def _count(connection: Connection, journal: str, sources: Collection[str]) -> No
 
 def _forget(connection: Connection, journal: str, sources: Collection[str]) -> None:
     """Forget the receiving time of a journal. What has expired by it keeps its distance from the time that counts."""
+    if not sources:
+        return
     before = _least(connection)
     for table in (_times, _marks):
         connection.execute(delete(table).where(table.c.journal == journal, table.c.source.in_(sources)))
