@@ -29,12 +29,10 @@ from app.codecs.ibm_mq.structure_writing import identifier
 from app.framing.protocol import (
     ArrangementName,
     Bodies,
-    DataSetFacts,
     DeliveryContents,
     FileContent,
     Framing,
     Received,
-    StoreTable,
     fixed_records,
     joined_file,
     message_identifier,
@@ -218,7 +216,6 @@ class MqGroup(Framing):
     traits: FramingTraits = _TRAITS
     arrangement: ArrangementName = "grouped"
     kinds: frozenset[AttachmentKind] = frozenset({AttachmentKind.TEXT_FILE, AttachmentKind.BINARY_FILE})
-    application_message: bool = False
     options: frozenset[str] = frozenset({"body_limit", "ccsid", "encoding", "group"})
 
     def read(self, message: PhysicalMessage, known: int) -> Event:  # noqa: ARG002 - it has no dialects
@@ -229,9 +226,6 @@ class MqGroup(Framing):
 
     def file(self, record: AttachmentRecord, received: Received) -> FileContent:  # noqa: ARG002
         return joined_file(received)
-
-    def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:  # noqa: ARG002
-        raise InvalidInputError("no-data-set", "", -1, "a group of IBM MQ messages is a file")
 
     def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:
         return properties(attachment)

@@ -23,6 +23,7 @@ from app.codecs.sas.file_messages import FileDescription
 from app.codecs.sas.rendezvous_messages import MapItem
 from app.framing.descriptors import Descriptors
 from app.model.attachment import AttachmentKind
+from app.model.errors import InvalidInputError
 from app.model.event import Event, Pieces
 from app.model.evidence import Choice, OnDoubt
 from app.model.framing_facts import FramingTraits
@@ -199,7 +200,7 @@ class Framing(Protocol):
     """A way to cut attachments into physical messages: how to read it, which kinds it carries, and how to write it.
 
     An implementation inherits the answers that most framings give: no arrivals, no headers, no columns, no reading of
-    files in advance, no properties.
+    files in advance, no properties; and those of one that reads files alone and writes nothing.
     """
 
     @property
@@ -258,9 +259,10 @@ class Framing(Protocol):
         complete."""
         return None
 
-    def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
+    def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:  # noqa: ARG002
         """Store the table of a complete data set. The last call of `store` counts. Raises InvalidInputError and
         WireError."""
+        raise InvalidInputError("no-data-set", "", -1, f"the framing {self.traits.name} carries no data set")
 
     def small_data_sets(
         self,
@@ -284,15 +286,18 @@ class Framing(Protocol):
 
     @property
     def kinds(self) -> frozenset[AttachmentKind]:
-        """The kinds of attachment that the framing carries."""
+        """The kinds of attachment that the framing can write."""
+        return frozenset()
 
     @property
     def application_message(self) -> bool:
-        """Whether the framing carries an application message in addition to attachments."""
+        """Whether the framing can write an application message in addition to attachments."""
+        return False
 
     @property
     def options(self) -> frozenset[str]:
         """The fields of `FramingOptions` that change the messages."""
+        return frozenset()
 
     def application(self, content: bytes | Sequence[MapItem]) -> bytes:
         """Return the body of an application message, of bytes or of the values of a map. Raises WireError."""
@@ -305,12 +310,16 @@ class Framing(Protocol):
         return NO_PROPERTIES
 
     def write(
-        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
+        self,
+        delivery: DeliveryRecord,  # noqa: ARG002
+        options: FramingOptions,  # noqa: ARG002
+        contents: DeliveryContents,  # noqa: ARG002
     ) -> Iterator[PhysicalMessage]:
         """Make all physical messages of a delivery, one at a time. The same delivery always gives the same messages.
 
         Raises InvalidInputError, WireError, UnicodeEncodeError and ArrowException for content that cannot be written
         so."""
+        raise WireError("framing", 0, f"the framing {self.traits.name} writes no messages")
 
 
 def joined_file(received: Received, skip: int = 0) -> FileContent:

@@ -1,6 +1,7 @@
 """Framings of other packages: loaded when they are asked for, and never instead of another one."""
 
 import sys
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -11,9 +12,14 @@ from app.framing.message_events import read_event
 from app.framing.sas_queue import SAS_QUEUE
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
+from app.model.records import FramingOptions
 from app.pipeline.job.job import Job, open_job
 from app.plugins import PluginError
+from app.service.sending.framer import Framer
+from app.service.sending.sending_errors import CannotSend
 from app.settings import Settings
+from app.testing.gateway_stages import service_context
+from app.testing.outgoing_files import FILES, delivery
 
 MODULE = "framing_of_a_stranger"
 GOOD = """
@@ -46,6 +52,18 @@ def _declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, MODULE, raising=False)
     registry._find_elsewhere.cache_clear()
+
+
+def test_one_that_only_reads_sends_nothing(tmp_path: Path) -> None:
+    (tmp_path / f"{MODULE}.py").write_text(GOOD)
+    how = FramingOptions(32_000, "", 1208, 273, framing="strange")
+    with service_context(tmp_path / "data") as context:
+        made = replace(delivery(context, FILES[:1]), application_body=None)
+        with pytest.raises(CannotSend, match="the framing strange carries no text files"):
+            next(Framer(how, context.store).frame(made))
+        with pytest.raises(CannotSend, match="the framing strange writes no messages"):
+            next(Framer(how, context.store).frame(replace(made, attachments=())))
+    sys.modules.pop(MODULE)
 
 
 def test_it_is_loaded_when_it_is_asked_for_and_not_before(tmp_path: Path) -> None:

@@ -39,7 +39,6 @@ class OrderPacket(Framing):
     arrangement: ArrangementName = "grouped"
     key_in_body: bool = True
     kinds: frozenset[AttachmentKind] = frozenset(AttachmentKind)
-    application_message: bool = False
     options: frozenset[str] = frozenset({"body_limit", "encoding"})
 
     def read(self, message: PhysicalMessage, known: int) -> Event | Pieces:  # noqa: ARG002 - it has no dialects

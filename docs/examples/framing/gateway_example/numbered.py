@@ -13,12 +13,10 @@ from itertools import count
 from app.codecs.sas import dialect
 from app.framing.protocol import (
     ArrangementName,
-    DataSetFacts,
     DeliveryContents,
     FileContent,
     Framing,
     Received,
-    StoreTable,
     fixed_records,
     joined_file,
     message_identifier,
@@ -42,7 +40,6 @@ class Numbered(Framing):
     traits: FramingTraits = _TRAITS
     arrangement: ArrangementName = "numbered"
     kinds: frozenset[AttachmentKind] = frozenset({AttachmentKind.TEXT_FILE, AttachmentKind.BINARY_FILE})
-    application_message: bool = False
     options: frozenset[str] = frozenset({"body_limit"})
 
     def read(self, message: PhysicalMessage, known: int) -> Event:
@@ -66,9 +63,6 @@ class Numbered(Framing):
 
     def file(self, record: AttachmentRecord, received: Received) -> FileContent:
         return joined_file(received, _HEAD.size)
-
-    def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
-        raise InvalidInputError("no-data-set", "", -1, "only files are numbered")
 
     def write(
         self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
