@@ -461,6 +461,19 @@ def test_long_names_of_a_release_leave_room_for_what_kubernetes_adds(length: int
         assert max(map(len, labels.values())) <= 63
 
 
+@pytest.mark.parametrize("page", ["kubernetes.md", "scaling.md"])
+def test_the_chart_takes_the_values_of_a_page_and_the_gateway_what_it_makes(page: str, tmp_path: Path) -> None:
+    (tmp_path / "catalog").write_text("postgresql+psycopg://user:password@database/gateway")
+    (tmp_path / "password").write_text("secret")
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.DOTALL | re.MULTILINE)
+    assert blocks
+    for values in map(yaml.safe_load, blocks):
+        configured = only(rendered(values), "ConfigMap")["data"]["gateway.toml"]
+        path = tmp_path / "gateway.toml"
+        path.write_text(configured.replace("/run/secrets/gateway", str(tmp_path)))
+        load(path)
+
+
 def test_the_pod_that_repairs_has_what_the_gateway_has() -> None:
     """That of docs/kubernetes.md, for a release named `gateway` with a Secret of this name."""
     page = (ROOT / "docs" / "kubernetes.md").read_text()

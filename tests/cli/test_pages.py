@@ -118,7 +118,7 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
     ("docs/access.md", "curl .*/v1/links(.|\n)*", "tests/web/test_links.py makes links"),
     (
         "docs/(kubernetes|scaling).md",
-        "helm (install|test|upgrade) .*",
+        "helm (install|template|test|upgrade) .*",
         "needs helm and Kubernetes; tests/test_chart.py reads the chart",
     ),
     ("docs/(kubernetes|scaling).md", r"kubectl (.|\n)*", "needs Kubernetes"),
