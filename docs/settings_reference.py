@@ -21,7 +21,8 @@ what it connects to.
 
 A value is the default. Where there is none, or where the setting is off by default, it is an example.
 [gateway.toml](gateway.toml) has the same as a file, which `attachment-gateway config example` prints, and
-`attachment-gateway config check` lists the errors of a file of your own.
+`attachment-gateway config check --config FILE` lists the errors of one of your own. `ATTACHMENT_GATEWAY_CONFIG` names
+the file for all commands that have this option.
 
 - Environment variables take precedence over the file: `ATTACHMENT_GATEWAY_HTTP__PORT=8081` is `port` of `[http]`.
 - A value can be read from a file: `password_file = "…"` reads `password` from it. Credentials in files are

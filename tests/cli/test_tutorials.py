@@ -63,9 +63,9 @@ def test_the_client_in_python_does_what_its_page_says(demo: str, tmp_path: Path)
 
 @pytest.mark.skipif(shutil.which("mosquitto_pub") is None, reason="mosquitto_pub is missing")
 def test_the_tutorial_as_printed(tmp_path: Path) -> None:
-    (settings,) = blocks("tutorial.md", "toml")
+    settings = "\n".join(blocks("tutorial.md", "toml"))
     _, send, send_parts = blocks("tutorial.md", "sh")
-    fetch, refused = blocks("tutorial.md", "console")
+    fetch, send_again, refused = blocks("tutorial.md", "console")
     (tmp_path / "report.txt").write_text("A report.\n" * 2_000)
     (tmp_path / "gateway").mkdir()
     with Mosquitto(tmp_path) as broker:
@@ -106,6 +106,8 @@ def test_the_tutorial_as_printed(tmp_path: Path) -> None:
             (whole,) = gateway.listing("/v1/attachments", name="whole.txt")
             (report,) = gateway.listing("/v1/attachments", name="report.txt")
             assert whole["sha256"] == report["sha256"]
+            run(send_again)
+            gateway.until(lambda: len(gateway.listing("/v1/attachments", name="report.txt", state="finished")) == 2)
             run(refused.splitlines()[0])
             gateway.until(lambda: gateway.listing("/v1/quarantine"))
             said = run(refused.splitlines()[1])
