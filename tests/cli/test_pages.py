@@ -117,8 +117,8 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
     ("docs/(access|mcp).md", "attachment-gateway (keys|audit)( .*)?", "tests/cli/test_keys.py runs both"),
     ("docs/access.md", "curl .*/v1/links(.|\n)*", "tests/web/test_links.py makes links"),
     (
-        "docs/(kubernetes|scaling).md",
-        "helm (install|template|test|upgrade) .*",
+        "docs/(installing|kubernetes|scaling).md",
+        "helm (install|push|template|test|upgrade) .*",
         "needs helm and Kubernetes; tests/test_chart.py reads the chart",
     ),
     ("docs/(kubernetes|scaling).md", r"kubectl (.|\n)*", "needs Kubernetes"),
