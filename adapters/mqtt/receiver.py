@@ -26,6 +26,7 @@ from threading import Event as StopSignal
 from typing import Any
 
 import structlog
+from paho.mqtt.client import topic_matches_sub
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from adapters.connections import Backoff, ConnectionState, now
@@ -100,6 +101,7 @@ class MqttReceiver:
         self._unacknowledged = 0
         self._state = ConnectionState(self._log)
         self._shared = [topic for topic in settings.topic if topic.startswith("$share/")]
+        self._filters = [_filter_of(topic) for topic in settings.topic]
         self._warns_of_others = False
         self._backoff = Backoff(self._connector.log_in)
         self._soon_lost = 0
@@ -349,7 +351,12 @@ class MqttReceiver:
             why = f"the properties have {length} bytes; at most {_LONGEST_PROPERTIES} are allowed"
             raise InvalidInputError("properties-too-large", "properties", -1, why)
         payload, packed = arrival.payload(), arrival.properties()
-        return mqtt_envelope.read(payload, packed, self._name, self._framing, at, arrival.topic)
+        prefix = self._prefix(arrival.topic()) if self._framing.told_by_topic else 0
+        return mqtt_envelope.read(payload, packed, self._name, self._framing, at, arrival.topic, prefix)
+
+    def _prefix(self, topic: str) -> int:
+        """Return how many levels of a topic are before the `#` of the first filter that it matches."""
+        return next((each.count("/") for each in self._filters if topic_matches_sub(each, topic)), 0)
 
     def _durable_now(
         self, client: MqttClient, taken: list[Acknowledgement], copies: list[FirstCopy], wakeup: "_WakeupSocket"
@@ -421,6 +428,11 @@ class MqttSession:
     def __init__(self, ending: MqttReceiver) -> None:
         self.name = ending.client_id
         self.end = ending.run_until_ended
+
+
+def _filter_of(topic: str) -> str:
+    """Return the topic filter of a subscription, which may be a shared one."""
+    return topic.split("/", 2)[2] if topic.startswith("$share/") else topic
 
 
 def _delivery_properties(gap: str | None, delivery: Delivery | None) -> dict[str, str]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from app.framing.registry import find_framing
 from app.model.errors import InvalidInputError, with_type
-from app.model.event import Announced, Event, GroupPart, Pieces
+from app.model.event import Announced, Event, GroupPart, Pieces, RangePart
 from app.model.message import UNREADABLE, PhysicalMessage
 from app.model.trace_context import trace_parent_in
 
@@ -55,7 +55,7 @@ def _traced(event: Event | Pieces, properties: Mapping[str, str]) -> Event | Pie
         return event._replace(parts=parts)
     if isinstance(event, GroupPart):
         return _first_traced(event, properties)
-    if isinstance(event, Announced) and (trace_parent := trace_parent_in(properties)) is not None:
+    if isinstance(event, Announced | RangePart) and (trace_parent := trace_parent_in(properties)) is not None:
         return event._replace(trace_parent=trace_parent)
     return event
 

@@ -35,10 +35,11 @@ if TYPE_CHECKING:
 
 Body = bytes | memoryview
 
-ArrangementName = Literal["numbered", "grouped"]
+ArrangementName = Literal["numbered", "grouped", "ranged"]
 """How parts are put in order, and missing ones found (`app.assembly.arrangement`).
 
-`numbered` means by sequence numbers from 1 up to a count, `grouped` by MsgSeqNumber and Offset. The events decide it.
+`numbered` means by sequence numbers from 1 up to a count, `grouped` by MsgSeqNumber and Offset, `ranged` by the bytes
+of a file. The events decide it.
 """
 
 
@@ -117,7 +118,14 @@ class Received(Protocol):
     def encoding(self) -> int:
         """The Encoding that is configured for the source; 0 for none."""
 
+    @property
+    def keys(self) -> Sequence[int]:
+        """The keys of the parts in assembly."""
+
     def __len__(self) -> int: ...
+
+    def message(self, number: int) -> PhysicalMessage:
+        """Return the message of this part (0 is the first)."""
 
     def bodies(self, numbers: Sequence[int] | None = None) -> Iterator[memoryview]:
         """Return the bodies of these parts (0 is the first), or of all. Each call may read the journal again."""

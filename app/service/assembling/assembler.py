@@ -11,6 +11,7 @@ from typing import NamedTuple
 from app.assembly.collecting import (
     ApplicationArrived,
     Completed,
+    Discarded,
     Effect,
     Identification,
     Key,
@@ -25,7 +26,7 @@ from app.framing.message_events import FAILED, read_event
 from app.framing.part_runs import MessageRun, runs_and_others
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, InvalidInputError
-from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Pieces
+from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Pieces, RangePart
 from app.model.message import PhysicalMessage, Position
 from app.model.records import changed
 from app.observe import logger
@@ -41,7 +42,7 @@ CHECKPOINT_SECONDS = 0.25
 FEW = 8
 """The number of messages below which looking for runs of parts takes longer than reading each message."""
 
-_PARTS = (PartArrived, GroupPart)
+_PARTS = (PartArrived, GroupPart, RangePart)
 _NO_PART = (Repeated, Refused, ApplicationArrived)
 """The effects of a part that is not taken as a new part."""
 
@@ -237,13 +238,13 @@ class Assembler:
                 record = self._assembly.attachments[message.source, event.correl_id].record
                 if isinstance(event, PartArrived):
                     self._incremental.parts(record, event.sequence, [message], [Position.unpack(at)])
-                else:
+                elif isinstance(event, GroupPart):
                     self._incremental.group_part(record.id, event, message, Position.unpack(at))
         for effect in effects:
             self._carry_out(effect, at, message)
         return isinstance(event, Announced) and any(isinstance(effect, Refused) for effect in effects)
 
-    def _take_again(self, message: PhysicalMessage, part: PartArrived | GroupPart, at: int) -> None:
+    def _take_again(self, message: PhysicalMessage, part: PartArrived | GroupPart | RangePart, at: int) -> None:
         record = self._assembly.attachments[message.source, part.correl_id].record
         if isinstance(part, PartArrived):
             self._context.repeated.add(record.id, part.sequence)
@@ -298,6 +299,9 @@ class Assembler:
             case Completed(attachment, parts, had_strays):
                 content = self._incremental.take(attachment, parts)
                 self._unsaved.completed[attachment] = None if had_strays else content  # a stray may have been read
+            case Discarded():
+                self._incremental.leave(effect.attachment)
+                self._unsaved.discarded.append(effect.attachment)
             case Warned():
                 self._unsaved.warned.append((message.source, effect))
             case Identification():
@@ -307,7 +311,9 @@ class Assembler:
 
     def _apply_consequence(self, consequence: Consequence | None, source: str) -> None:
         match consequence:
-            case Rejected(position, message, error):
+            case Rejected(position, message, error, attachment):
+                if attachment is not None:
+                    self._assembly.contradict(attachment)
                 self._quarantine(position, message, error)
             case Duplicate(_, to_finish):
                 self._context.metrics.duplicates.labels(source).inc()

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from app.assembly.collecting import Address, Identification, Warned
 from app.assembly.machine import Assembly
 from app.model.attachment import AttachmentState
-from app.model.records import Checkpoint, Finished, QuarantineCopy, QuarantineRecord
+from app.model.records import ABORTED, Checkpoint, Finished, QuarantineCopy, QuarantineRecord
 from app.service.assembling.finished_in_checkpoint import close
 from app.service.context import ServiceContext
 from app.service.events.event_entries import (
     complete_messages,
+    deletion_event,
     identified_event,
     lone_message_events,
     quarantine_event,
@@ -41,6 +42,7 @@ class Unsaved:
     identified: list[tuple[str, Identification]] = field(default_factory=list)
     healed: list[str] = field(default_factory=list)
     warned: list[tuple[str, Warned]] = field(default_factory=list)
+    discarded: list[str] = field(default_factory=list)
     sent_again: list[CompleteAttachment] = field(default_factory=list)
 
 
@@ -73,6 +75,9 @@ class CheckpointWriter:
         checkpoint.source_dialects = unsaved.dialects
         checkpoint.events = [quarantine_event(record) for record in unsaved.quarantine]
         checkpoint.warned = [warned_event(source, found, now) for source, found in unsaved.warned]
+        if unsaved.discarded:
+            given_up = {record.id: record for record in checkpoint.attachments}
+            checkpoint.events += [deletion_event(given_up[each], now, reason=ABORTED) for each in unsaved.discarded]
         checkpoint.events += lone_message_events(answered, now)
         checkpoint.identified = [identified_event(source, found, now) for source, found in unsaved.identified]
         closed = close(checkpoint, self._contents(unsaved, now), now)
