@@ -114,7 +114,7 @@ def test_every_error_is_told_at_once_with_its_place(file: Path, monkeypatch: pyt
     assert "two moons" in told["journal.segment_age"]
     assert told["http.tokens.0"] == "give a SHA-256, 64 hexadecimal digits"
     assert "mqtt" in told["sources.pigeons.transport"], "the known transports are listed"
-    framings = "'sas_queue', 'mq_group', 'sas_rendezvous' or 'order_packet'"
+    framings = "'sas_queue', 'mq_group', 'sas_rendezvous', 'order_packet' or 'file_transfer'"
     assert f"unknown framing 'smoke': use {framings}" in told["sources.orders.framing"]
 
 

@@ -84,7 +84,7 @@ def attachment_key(message: PhysicalMessage) -> bytes:
 def read(message: PhysicalMessage) -> Event | Pieces:
     """Return the event of a message; an empty segment has none.
 
-    Raises InvalidInputError: `no-topic`, `bad-topic`, `bad-init`, `too-large` or `bad-checksum`.
+    Raises InvalidInputError: `no-topic`, `bad-topic`, `bad-init`, `bad-segment` or `segment-too-large`.
     """
     command, key = command_of(message), attachment_key(message)
     match command.name:
@@ -94,7 +94,7 @@ def read(message: PhysicalMessage) -> Event | Pieces:
             return _segment(command, key, message.body)
         case "fin":
             if command.number > LARGEST_FILE:
-                raise InvalidInputError("too-large", "size", -1, f"a file has at most {LARGEST_FILE:,} bytes")
+                raise InvalidInputError("segment-too-large", "size", -1, f"a file has at most {LARGEST_FILE:,} bytes")
             return RangePart(key, command.number, statement=crc32(command.topic().encode("utf-8", "surrogatepass")))
     return Aborted(key)
 
@@ -102,10 +102,10 @@ def read(message: PhysicalMessage) -> Event | Pieces:
 def _segment(command: Command, key: bytes, body: Body) -> Event | Pieces:
     if len(body) > LONGEST_RANGE or command.number + len(body) > LARGEST_FILE:
         why = f"a segment has at most {LONGEST_RANGE:,} bytes, and a file at most {LARGEST_FILE:,}"
-        raise InvalidInputError("too-large", "body", -1, why)
+        raise InvalidInputError("segment-too-large", "body", -1, why)
     if command.checksum and (found := sha256(body).hexdigest()) != command.checksum:
         why = f"the segment has the SHA-256 {found}, but its topic says {command.checksum}"
-        raise InvalidInputError("bad-checksum", "body", -1, why)
+        raise InvalidInputError("bad-segment", "body", -1, why)
     return RangePart(key, command.number, len(body)) if body else Pieces()
 
 
@@ -141,7 +141,8 @@ def file(record: AttachmentRecord, received: Received) -> FileContent:
             size += len(data)
             yield number, start, data, ends
         if size != end.number:
-            raise InvalidInputError("bad-size", "size", -1, f"the file has {size} bytes, but fin says {end.number}")
+            why = f"its segments have {size} bytes, but fin says {end.number}"
+            raise InvalidInputError("conflicting-segments", "size", -1, why)
         if checksum and (found := digest.hexdigest()) != checksum:
             why = f"the file has the SHA-256 {found}, but its sender says {checksum}"
             raise InvalidInputError("bad-checksum", "checksum", -1, f"{why}; {joined.doubt}" if joined.doubt else why)
@@ -184,8 +185,9 @@ class _Joined:
             self._behind.popleft()
         for begin, data in self._behind:
             first, last = max(begin, offset), min(begin + len(data), offset + len(body))
-            same = bytes(data[first - begin : last - begin]) == bytes(body[first - offset : last - offset])
-            if not same and not self.doubt:
+            if first >= last or self.doubt:
+                continue
+            if bytes(data[first - begin : last - begin]) != bytes(body[first - offset : last - offset]):
                 self.doubt = f"two segments have different bytes between byte {first} and byte {last - 1}"
 
 
@@ -213,7 +215,7 @@ def _commands(attachment: OutgoingAttachment, limit: int, contents: DeliveryCont
     begins = write_metadata(metadata)
     if len(name.encode()) > LONGEST_NAME or len(begins) > limit:
         why = f"{name!r:.80}: a file name has at most {LONGEST_NAME} bytes, and with the description at most {limit}"
-        raise InvalidInputError("too-long", "name", -1, why)
+        raise InvalidInputError("too-large", "name", -1, why)
     yield Command(file_id, "init"), begins
     offset = 0
     for piece in fixed_records(contents.pieces(attachment), min(limit, LONGEST_RANGE)):
