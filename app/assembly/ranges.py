@@ -26,14 +26,14 @@ LARGEST_FILE: Final = (1 << 61 - _SIZE_BITS) - 1
 """The most bytes of a range and of a file."""
 
 
-class ByteRange(NamedTuple):
+class RangePlace(NamedTuple):
     """A range of the bytes of a file."""
 
     offset: int
     size: int
 
     @classmethod
-    def of(cls, key: int) -> "ByteRange":
+    def of(cls, key: int) -> "RangePlace":
         return cls(key - _RANGES_FROM >> _SIZE_BITS, key & LONGEST_RANGE)
 
     @property
@@ -97,7 +97,7 @@ def leading(parts: Parts) -> Iterator[tuple[int, int]]:
     covered = 0
     for key, position in parts:
         if is_range(key):
-            if (place := ByteRange.of(key)).offset > covered:
+            if (place := RangePlace.of(key)).offset > covered:
                 return
             covered = max(covered, place.end)
         if is_range(key) or key == BEGINNING:
@@ -107,7 +107,7 @@ def leading(parts: Parts) -> Iterator[tuple[int, int]]:
 def _key(part: RangePart) -> int:
     if part.definition is not None:
         return BEGINNING
-    return ByteRange(part.offset, part.size).key if part.size else _END_FROM | part.statement % _END_FROM
+    return RangePlace(part.offset, part.size).key if part.size else _END_FROM | part.statement % _END_FROM
 
 
 def _refusal(parts: Parts, group: GroupProgress, part: RangePart, position: int) -> Refused | None:
@@ -123,7 +123,7 @@ def _refusal(parts: Parts, group: GroupProgress, part: RangePart, position: int)
         why = f"the file ends at {part.offset}, but an earlier message said {group.last}, or another checksum"
         return Refused(position, "conflicting-end", "topic", why)
     furthest = parts.highest()
-    if is_range(furthest) and (end := ByteRange.of(furthest).end) > part.offset:
+    if is_range(furthest) and (end := RangePlace.of(furthest).end) > part.offset:
         return Refused(position, "conflicting-end", "topic", f"the file ends at {part.offset}, but byte {end - 1} came")
     return None
 
@@ -148,5 +148,5 @@ def _reached(parts: Parts, start: int, covered: int) -> int:
     return covered
 
 
-def _ranges(parts: Parts, start: int) -> Iterator[ByteRange]:
-    return map(ByteRange.of, parts.numbers_from(ByteRange(start, 0).key))
+def _ranges(parts: Parts, start: int) -> Iterator[RangePlace]:
+    return map(RangePlace.of, parts.numbers_from(RangePlace(start, 0).key))

@@ -15,7 +15,7 @@ from hashlib import blake2b, sha256
 from itertools import count
 from zlib import crc32
 
-from app.assembly.ranges import LARGEST_FILE, LONGEST_RANGE, ByteRange, is_range
+from app.assembly.ranges import LARGEST_FILE, LONGEST_RANGE, RangePlace, is_range
 from app.codecs.file_transfer.commands import (
     LONGEST_NAME,
     Command,
@@ -172,7 +172,7 @@ class _Joined:
         at = 0
         numbers = [number for number, key in enumerate(received.keys) if is_range(key)]
         for number, body in zip(numbers, received.bodies(numbers), strict=True):
-            offset = ByteRange.of(received.keys[number]).offset
+            offset = RangePlace.of(received.keys[number]).offset
             self._compare(offset, body)
             if offset + len(body) > at:
                 start = at - offset
