@@ -27,11 +27,11 @@ from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
 from adapters.connections import ConnectionState
-from adapters.mqtt.client import NO_MATCHING_SUBSCRIBERS, Connack, MqttClient
+from adapters.mqtt.client import NO_MATCHING_SUBSCRIBERS, Connack, MqttClient, PackedProperties
 from adapters.mqtt.mqtt_connect import BrokerError, Connector
 from adapters.mqtt.settings import DestinationSettings
 from app.codecs.mqtt import mqtt_envelope
-from app.codecs.mqtt.packets import MAX_REMAINING_LENGTH, largest_payload, length_bytes, publish_size
+from app.codecs.mqtt.packets import MAX_REMAINING_LENGTH, largest_payload, publish_size
 from app.model.errors import InvalidInputError
 from app.model.message import TOPIC, PhysicalMessage
 from app.model.records import Subscribers
@@ -90,22 +90,13 @@ class PacketSizes:
         )
 
 
-class _PackedProperties(NamedTuple):
-    """Packed properties in place of paho's Properties; a publish only calls their `pack`."""
-
-    section: bytes
-
-    def pack(self) -> bytes:
-        return length_bytes(len(self.section)) + self.section
-
-
 class _Publish(NamedTuple):
     """A publish to be sent. With `mid` None it takes the next packet identifier."""
 
     mid: int | None
     topic: str
     payload: bytes
-    properties: _PackedProperties | None
+    properties: PackedProperties | None
     repeated: bool
     size: int
 
@@ -250,7 +241,7 @@ class MqttSender:
             raise SendFailed(why, permanent=True)
         mid = None if progress is None else (progress.messages_sent + number) % _PACKET_IDENTIFIERS + 1
         repeated = progress is not None and progress.in_doubt
-        return _Publish(mid, topic, payload, None if section is None else _PackedProperties(section), repeated, size)
+        return _Publish(mid, topic, payload, None if section is None else PackedProperties(section), repeated, size)
 
     def _deliver(self, client: MqttClient, publishes: Sequence[_Publish]) -> bool:
         """Send all and return when all are confirmed. Return True if messages were discarded, and that is accepted.

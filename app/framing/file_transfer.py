@@ -8,7 +8,7 @@ decides; without one, the file is held. The checksum in `fin` counts, and the on
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b, sha256
@@ -17,12 +17,18 @@ from zlib import crc32
 
 from app.assembly.ranges import LARGEST_FILE, LONGEST_RANGE, RangePlace, is_range
 from app.codecs.file_transfer.commands import (
+    ANSWERS,
+    ASYNCHRONOUS,
+    CANCEL,
     LONGEST_NAME,
+    SEND_AGAIN,
+    SUCCESS,
     Command,
     FileMetadata,
     read_command,
     read_metadata,
     text_of,
+    write_answer,
     write_metadata,
 )
 from app.framing.protocol import (
@@ -39,16 +45,20 @@ from app.framing.protocol import (
     fixed_records,
     message_identifier,
 )
-from app.model.attachment import AttachmentDefinition, AttachmentKind
+from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState
 from app.model.errors import InvalidInputError
 from app.model.event import Aborted, Event, Pieces, RangePart
 from app.model.framing_facts import Captures, FramingTraits
-from app.model.message import OTHER_BYTES, TOPIC, TOPIC_PREFIX, PhysicalMessage
-from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, OutgoingAttachment
+from app.model.message import (
+    CORRELATION_DATA,
+    OTHER_BYTES,
+    RESPONSE_TOPIC,
+    TOPIC,
+    TOPIC_PREFIX,
+    PhysicalMessage,
+)
+from app.model.records import ABORTED, AttachmentRecord, DeliveryRecord, FramingOptions, OutgoingAttachment
 from app.wire import WireError
-
-ASYNCHRONOUS = "-async"
-"""The end of a prefix whose commands are answered by messages."""
 
 _SPACE_SIZE = 8
 _OWN_ID = re.compile(r"[0-9a-f]{32}")
@@ -120,6 +130,60 @@ def _definition(key: bytes, metadata: FileMetadata) -> AttachmentDefinition:
     description = text_of(metadata.user_data)[:_LONGEST_DESCRIPTION]
     description = description.replace("\0", " ").encode("utf-8", "replace").decode()
     return AttachmentDefinition(AttachmentKind.BINARY_FILE, key, "FILENAME", metadata.name, description)
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def answer(
+    message: PhysicalMessage,
+    refused: InvalidInputError | None,
+    record: AttachmentRecord | None,
+    missing: Callable[[], Sequence[tuple[int, int]]],
+) -> PhysicalMessage | None:
+    """Return the answer to a command; None for `fin` while its file is being finished.
+
+    It goes to the response topic of the command, if that is one for answers, or else to one of the file.
+    """
+    properties = message.properties
+    prefix, levels = properties.get(TOPIC_PREFIX, ""), properties.get(TOPIC, "")
+    command = None if refused is not None and refused.code == "bad-topic" else command_of(message)
+    if refused is not None:
+        code, why = SEND_AGAIN if refused.code == "bad-segment" else CANCEL, f"{refused.code}: {refused}"
+    elif record is None or command is None:
+        code, why = SUCCESS, "success"
+    elif command.name == "fin" and record.state is AttachmentState.COMPLETE:
+        return None
+    else:
+        code, why = _outcome(command, record, missing)
+    answers = prefix.removesuffix(ASYNCHRONOUS) + ANSWERS
+    wanted = properties.get(RESPONSE_TOPIC, "")
+    is_allowed = wanted.startswith(f"{answers}/") and not set("+#\0") & set(wanted)
+    topic = wanted.removeprefix(f"{answers}/") if is_allowed else levels.split("/")[0]
+    kept = {CORRELATION_DATA: properties[CORRELATION_DATA]} if CORRELATION_DATA in properties else {}
+    return PhysicalMessage(
+        message.source,
+        message.framing,
+        body=write_answer(f"{prefix}/{levels}", code, why),
+        properties={TOPIC: topic, TOPIC_PREFIX: answers, **kept},
+    )
+
+
+def _outcome(
+    command: Command, record: AttachmentRecord, missing: Callable[[], Sequence[tuple[int, int]]]
+) -> tuple[int, str]:
+    """Return the reason code and its description for a command that was not refused."""
+    is_ended = record.state in (AttachmentState.QUARANTINED, AttachmentState.DELETED)
+    if is_ended and not (command.name == "abort" and record.reason_code == ABORTED):
+        return CANCEL, f"the file is {record.state}: {record.reason_code}"
+    if command.name == "abort" and record.state is not AttachmentState.DELETED:
+        return CANCEL, f"the file is {record.state}: it cannot be aborted any more"
+    if command.name != "fin" or record.state is AttachmentState.FINISHED:
+        return SUCCESS, "success"
+    if record.kind is None:
+        return SEND_AGAIN, "the init of the file has not come"
+    ranges = ", ".join(f"{first - 1}-{last - 1}" for first, last in missing())
+    return SEND_AGAIN, f"bytes have not come: {ranges}"
 
 
 # --- content ----------------------------------------------------------------------------------------------------------
@@ -253,6 +317,18 @@ class FileTransfer(Framing):
 
     def attachment_key(self, message: PhysicalMessage) -> bytes:
         return attachment_key(message)
+
+    def is_answered(self, message: PhysicalMessage) -> bool:
+        return message.properties.get(TOPIC_PREFIX, "").endswith(ASYNCHRONOUS)
+
+    def answer(
+        self,
+        message: PhysicalMessage,
+        refused: InvalidInputError | None,
+        record: AttachmentRecord | None,
+        missing: Callable[[], Sequence[tuple[int, int]]],
+    ) -> PhysicalMessage | None:
+        return answer(message, refused, record, missing)
 
     def file(self, record: AttachmentRecord, received: Received) -> FileContent:
         return file(record, received)

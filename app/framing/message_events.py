@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from app.framing.registry import find_framing
 from app.model.errors import InvalidInputError, with_type
 from app.model.event import Announced, Event, GroupPart, Pieces, RangePart
-from app.model.message import UNREADABLE, PhysicalMessage
+from app.model.message import REPLAYED, UNREADABLE, PhysicalMessage
 from app.model.trace_context import trace_parent_in
 
 FAILED = "framing-failed"
@@ -46,6 +46,13 @@ def is_header(message: PhysicalMessage) -> bool:
     """Tell whether a message is a header. Headers are read in the order of their source."""
     framing = find_framing(message.framing)
     return framing is not None and framing.is_header(message)
+
+
+def is_answered(message: PhysicalMessage) -> bool:
+    """Tell whether the sender of a message wants an answer. A message that an operator has processed again has been
+    answered."""
+    framing = find_framing(message.framing)
+    return framing is not None and framing.is_answered(message) and REPLAYED not in message.properties
 
 
 def _traced(event: Event | Pieces, properties: Mapping[str, str]) -> Event | Pieces:

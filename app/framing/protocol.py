@@ -23,6 +23,7 @@ from app.codecs.sas.file_messages import FileDescription
 from app.codecs.sas.rendezvous_messages import MapItem
 from app.framing.descriptors import Descriptors
 from app.model.attachment import AttachmentKind
+from app.model.errors import InvalidInputError
 from app.model.event import Event, Pieces
 from app.model.evidence import Choice, OnDoubt
 from app.model.framing_facts import FramingTraits
@@ -241,6 +242,25 @@ class Framing(Protocol):
 
     def attachment_key(self, message: PhysicalMessage) -> bytes:
         """Return the key of the attachment that a message is a part of. Raises InvalidInputError if it has none."""
+
+    # --- answering messages -------------------------------------------------------------------------------------------
+
+    def is_answered(self, message: PhysicalMessage) -> bool:  # noqa: ARG002
+        """Tell whether the sender of a message wants an answer, once the message is durable."""
+        return False
+
+    def answer(
+        self,
+        message: PhysicalMessage,  # noqa: ARG002
+        refused: InvalidInputError | None,  # noqa: ARG002
+        record: AttachmentRecord | None,  # noqa: ARG002
+        missing: Callable[[], Sequence[tuple[int, int]]],  # noqa: ARG002
+    ) -> PhysicalMessage | None:
+        """Return the answer to a message, whose body is not known any more; None while it cannot be given yet.
+
+        The message was `refused`, or taken for the attachment of this `record`, of which `missing` returns the closed
+        ranges that have not come."""
+        return None
 
     # --- reading content ----------------------------------------------------------------------------------------------
 

@@ -1,12 +1,17 @@
 """Files over MQTT through a real Mosquitto and a gateway of its own, in and out."""
 
+import json
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
+from queue import Queue
 from random import Random
 from typing import Any
 
 import pytest
+from paho.mqtt.client import MQTTMessage
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
 from tests.support.file_transfer_program import sent_file
 from tests.support.forked_gateway import ForkedGateway
@@ -41,6 +46,35 @@ def publish(publishes: Iterable[tuple[str, bytes]], port: int, version: Version)
         each.wait_for_publish(60)
     client.disconnect()
     client.loop_stop()
+
+
+class Client:
+    """A client of file transfer that waits for the answer to each of its commands."""
+
+    def __init__(self, port: int, version: Version, answers: str) -> None:
+        self._client = connected(port, version)
+        self._answers: Queue[MQTTMessage] = Queue()
+        self._is_5 = version == "5"
+        self._client.on_message = lambda _client, _data, message: self._answers.put(message)
+        self._client.subscribe(answers, 1)
+
+    def ask(self, topic: str, payload: bytes = b"", response: str | None = None) -> tuple[int, str]:
+        """Return the reason code and the description of the answer to a command."""
+        properties = Properties(PacketTypes.PUBLISH) if self._is_5 else None  # type: ignore[no-untyped-call]
+        if properties is not None and response is not None:
+            properties.ResponseTopic, properties.CorrelationData = response, topic.encode()
+        self._client.publish(topic, payload, 1, properties=properties)
+        got = self._answers.get(timeout=60)
+        if response is not None:
+            assert getattr(got.properties, "CorrelationData", b"") == topic.encode()
+        answer = json.loads(got.payload)
+        assert (answer.pop("vsn"), answer.pop("topic"), answer.pop("packet_id")) == ("0.1", topic, 0)
+        self.answered_on = got.topic
+        return answer["reason_code"], answer["reason_description"]
+
+    def close(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
 
 
 def check(process: GatewayProcess, contents: dict[str, bytes]) -> None:
@@ -100,3 +134,46 @@ def test_files_go_out_as_segments_and_come_back_through_a_kill(broker: Mosquitto
         process.start()
         process.until(lambda: {each["state"] for each in process.listing("/v1/deliveries")} == {"sent"})
         check(process, contents)
+
+
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+def test_commands_are_answered_when_what_became_of_them_is_durable(
+    broker: Mosquitto, tmp_path: Path, version: Version
+) -> None:
+    content, init = b"helloworld", json.dumps({"name": "a.bin"}).encode()
+    checksum = sha256(content).hexdigest()
+    with ForkedGateway(tmp_path, source(broker, version)) as process:
+        process.await_source("devices")
+        client = Client(broker.port, version, "$file-response/#")
+        assert client.ask("$file-async/a/fin/10") == (0x80, "the init of the file has not come")
+        assert client.ask("$file-async/a/init", init) == (0, "success")
+        assert client.ask("$file-async/a/0", content[:4]) == (0, "success")
+        assert client.ask("$file-async/a/fin/10") == (0x80, "bytes have not come: 4-9")
+        code, why = client.ask(f"$file-async/a/4/{checksum}", content[4:])
+        assert (code, why.partition(":")[0]) == (0x80, "bad-segment")
+        publish([("$file/a/4", content[4:])], broker.port, version)  # which the broker alone answers
+        assert client.ask("$file-async/a/fin/10") == (0, "success")
+        check_finished(process, checksum)
+        assert client.ask("$file-async/a/abort")[0] == 0x83
+        code, why = client.ask("$file-async/a/init", b"{}")
+        assert (code, why.partition(":")[0]) == (0x83, "bad-init")
+        assert client.ask("$file-async/b/init", init) == (0, "success")
+        assert client.ask("$file-async/b/abort") == (0, "success")
+        assert client.ask("$file-async/b/0", content) == (0x83, "the file is deleted: aborted")
+        assert client.ask("$file-async/b")[0] == 0x83
+        assert client.answered_on == "$file-response/b"
+        if version == "5":
+            client.ask("$file-async/a/0", content[:4], "$file-response/me")
+            assert client.answered_on == "$file-response/me"
+            client.ask("$file-async/a/0", content[:4], "plant/valve")
+            assert client.answered_on == "$file-response/a"
+        process.kill()
+        process.start()
+        assert client.ask("$file-async/a/fin/10") == (0, "success")
+        client.close()
+
+
+def check_finished(process: GatewayProcess, checksum: str) -> None:
+    """Assert that a file that was answered for is there at once."""
+    (item,) = process.listing("/v1/attachments")
+    assert (item["state"], item["sha256"]) == ("finished", checksum)

@@ -7,7 +7,8 @@
 | `{file_id}/fin/{size}[/{checksum}]` | nothing |
 | `{file_id}/abort` | nothing |
 
-Checksums are SHA-256, in 64 hexadecimal digits.
+Checksums are SHA-256, in 64 hexadecimal digits. Commands below a prefix that ends with `-async` are answered by a JSON
+document (`write_answer`).
 """
 
 import json
@@ -25,6 +26,18 @@ LONGEST_DOCUMENT: Final = 65536
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _CHECKSUM: Final = re.compile(r"[0-9A-Fa-f]{64}")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+ASYNCHRONOUS: Final = "-async"
+ANSWERS: Final = "-response"
+"""The ends of the prefixes of commands that are answered by messages, and of these answers."""
+
+ANSWER_VERSION: Final = "0.1"
+SUCCESS, SEND_AGAIN, CANCEL = 0x00, 0x80, 0x83
+"""Reason codes of MQTT as file transfer uses them: the server asks for the segment again, or for those of the file that
+are missing; or it asks the client to cancel the transfer."""
+NO_PACKET: Final = 0
+"""No packet identifier: a subscriber does not see the publisher's."""
 
 
 class Command(NamedTuple):
@@ -135,3 +148,15 @@ def text_of(user_data: object) -> str:
     if user_data is None or isinstance(user_data, str):
         return user_data or ""
     return json.dumps(user_data, ensure_ascii=False)
+
+
+def write_answer(topic: str, code: int, description: str) -> bytes:
+    """Return the answer to the command on a topic."""
+    given = {
+        "vsn": ANSWER_VERSION,
+        "topic": topic,
+        "packet_id": NO_PACKET,
+        "reason_code": code,
+        "reason_description": description,
+    }
+    return json.dumps(given, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

@@ -25,12 +25,18 @@ from app.codecs.mqtt.properties import PublishProperties
 from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.model.errors import InvalidInputError
 from app.model.framing_facts import FramingTraits
-from app.model.message import EVIDENCE, NO_PROPERTIES, TOPIC, TOPIC_PREFIX, PhysicalMessage
+from app.model.message import (
+    CORRELATION_DATA,
+    EVIDENCE,
+    NO_PROPERTIES,
+    RESPONSE_TOPIC,
+    TOPIC,
+    TOPIC_PREFIX,
+    PhysicalMessage,
+)
 from app.wire import WireError
 
 CONTENT_TYPE = "content-type"
-RESPONSE_TOPIC = "response-topic"
-CORRELATION_DATA = "correlation-data"
 MSG_TYPE = "msg-type"
 _CORREL_ID_SIZE = 24
 _LONGEST_CACHED = 4096
@@ -303,9 +309,10 @@ def _keep(others: dict[str, str], name: str, text: str, doubts: list[str]) -> No
 def _properties(message: PhysicalMessage) -> PublishProperties:
     own = {name: text for name, text in message.properties.items() if name not in (TOPIC, TOPIC_PREFIX)}
     content_type, response_topic = own.pop(CONTENT_TYPE, None), own.pop(RESPONSE_TOPIC, None)
+    correlation = bytes.fromhex(own.pop(CORRELATION_DATA, "")) if TOPIC in message.properties else b""
     user = list(own.items())
     if not message.msg_type:
-        return PublishProperties(None, content_type, tuple(user), response_topic)
+        return PublishProperties(correlation or None, content_type, tuple(user), response_topic)
     for name, (field, _, write_text, initial, _) in _FIELDS.items():
         value = getattr(message, field)
         if value != initial:

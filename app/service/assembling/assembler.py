@@ -22,7 +22,7 @@ from app.assembly.collecting import (
 from app.assembly.interpretation import Answered, Consequence, Duplicate, Rejected, Unreadable, interpret
 from app.assembly.machine import Assembly, AssemblyLimits
 from app.codecs.sas import dialect
-from app.framing.message_events import FAILED, read_event
+from app.framing.message_events import FAILED, is_answered, read_event
 from app.framing.part_runs import MessageRun, runs_and_others
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, InvalidInputError
@@ -30,6 +30,7 @@ from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArriv
 from app.model.message import PhysicalMessage, Position
 from app.model.records import changed
 from app.observe import logger
+from app.service.assembling.answering import HeardMessage
 from app.service.assembling.checkpoint_writer import CheckpointWriter, Finish, Unsaved
 from app.service.assembling.known_rows import ReadMessage, Step, load, load_messages
 from app.service.assembling.repetitions import Repetitions
@@ -92,10 +93,12 @@ class Assembler:
         context: ServiceContext,
         finish: Finish,
         sent_again: Callable[[CompleteAttachment], object] = lambda _complete: None,
+        answers: Callable[[Sequence[HeardMessage]], None] | None = None,
         *,
         read_early: bool = True,
     ) -> None:
-        """Pass complete attachments to `finish`, and finished ones that were sent again to `sent_again`.
+        """Pass complete attachments to `finish`, finished ones that were sent again to `sent_again`, and messages whose
+        senders want an answer to `answers`, after the checkpoint that includes them.
 
         With `read_early`, files whose parts come in order are read as they come. A checkpoint finishes these.
         """
@@ -110,7 +113,8 @@ class Assembler:
         }
         self._dialects: dict[str, int] = {}
         self._incremental = IncrementalReader(context)
-        self._checkpoints = CheckpointWriter(context, finish, sent_again)
+        self._checkpoints = CheckpointWriter(context, finish, sent_again, answers)
+        self._answers = answers is not None
         self.forget()
 
     def forget(self) -> None:
@@ -188,6 +192,9 @@ class Assembler:
             else:
                 at, message = places[found], messages[found]
                 steps += [ReadMessage(at, message, event) for event in self._events(at, message)]
+        if self._answers:
+            heard = (each for each in zip(places, messages, strict=True) if is_answered(each[1]))
+            self._unsaved.heard += [(at, message._replace(body=b"")) for at, message in heard]
         unsure = load(steps, self._assembly, self._context)
         for step in steps:
             if isinstance(step, MessageRun):
@@ -335,5 +342,6 @@ class Assembler:
         self._context.metrics.quarantined.labels(message.source, error.code).inc()
         record, copy = quarantine_entry(position, message, error)
         self._unsaved.quarantine.append(record)
+        self._unsaved.refused[position] = error
         if copy is not None:
             self._unsaved.quarantine_copies.append(copy)
