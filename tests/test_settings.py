@@ -443,6 +443,12 @@ def test_a_second_path_is_read_as_the_first(file: Path, second: str, why: str) -
     assert [each for each in told.values() if why in each] == [*told.values()]
 
 
+@pytest.mark.parametrize("topic", ['["a/+/#", "$file/+"]', '"a"'])
+def test_topics_of_file_transfer_have_levels_for_its_commands(file: Path, topic: str) -> None:
+    text = f'[sources.a]\ntransport = "mqtt"\nurl = "mqtt://b"\nframing = "file_transfer"\ntopic = {topic}\n'
+    assert [why for why in problems(file, text).values() if "end with /#" in why]
+
+
 def test_segments_are_sealed_early_where_other_processes_read_them(file: Path) -> None:
     file.write_text('roles = ["receive"]\n' + SHARED + PLACES)
     assert load(file).journal.segment_age == timedelta(seconds=5)

@@ -141,7 +141,8 @@ class MqttReceiver:
         return MqttSession(MqttReceiver(self._name, self._framing, settings, is_ending=True))
 
     def answer(self, answers: Sequence[PhysicalMessage]) -> None:
-        self._answers.extend(answers)
+        if self._settings.answers:
+            self._answers.extend(answers)
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
         self.run_until_ended(intake, stop)
@@ -240,7 +241,10 @@ class MqttReceiver:
 
     def _send_answers(self, client: MqttClient, window: int) -> None:
         """Send the answers that wait, as many as the broker takes at once. One that is too large is left out."""
-        self._unconfirmed.difference_update(mid for mid, _ in client.confirmed)
+        for mid, reason in client.confirmed:
+            self._unconfirmed.discard(mid)
+            if reason.is_failure:
+                self._warn_once("answer_refused", f"senders get no answers: {reason}")
         client.confirmed.clear()
         while self._answers and len(self._unconfirmed) < window and client.is_open:
             answer = self._answers.popleft()

@@ -72,7 +72,8 @@ def take(attachment: TrackedAttachment, part: RangePart, position: int, most: in
         group = group._replace(last=part.offset)
     attachment.group = group
     covered = _covered(parts, part)
-    is_all_there = attachment.record.kind is not None and group.last is not None and covered >= group.last
+    # What is known of the file from before its parts were lost does not stand for its beginning.
+    is_all_there = parts.find(BEGINNING) is not None and group.last is not None and covered >= group.last
     return attachment.completed(parts.count) if is_all_there else NOTHING
 
 

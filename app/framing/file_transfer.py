@@ -180,9 +180,9 @@ def _outcome(
         return CANCEL, f"the file is {record.state}: it cannot be aborted any more"
     if command.name != "fin" or record.state is AttachmentState.FINISHED:
         return SUCCESS, "success"
-    if record.kind is None:
-        return SEND_AGAIN, "the init of the file has not come"
     ranges = ", ".join(f"{first - 1}-{last - 1}" for first, last in missing())
+    if record.kind is None or not ranges:
+        return SEND_AGAIN, "the init of the file has not come"
     return SEND_AGAIN, f"bytes have not come: {ranges}"
 
 

@@ -13,15 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.assembly.arrangement import arrangement_of
-from app.assembly.collecting import Completed
+from app.assembly.collecting import Completed, TrackedAttachment
 from app.assembly.machine import Assembly, AssemblyLimits
+from app.assembly.part_places import Parts as PartPlaces
 from app.codecs.file_transfer.commands import LONGEST_DOCUMENT
 from app.codecs.sas import dialect
 from app.framing.file_transfer import FILE_TRANSFER
 from app.framing.message_events import read_event
-from app.model.attachment import AttachmentState
+from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import InvalidInputError
-from app.model.event import RangePart
+from app.model.event import Pieces, RangePart
 from app.model.message import OTHER_BYTES, TOPIC, TOPIC_PREFIX, PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.service.finishing.partial_content import NothingYet, leading_bytes
@@ -101,6 +102,17 @@ def test_any_segments_in_any_order_are_the_file_and_nothing_is_finished_before(r
     assert (record.qualifier_2, record.state) == (sent.name, AttachmentState.COMPLETE)
     keys, places = zip(*arrangement_of(record).in_order(record, attachment.parts), strict=True)
     assert content(record, Parts(keys, [received[place] for place in places])) == sent.content
+
+
+def test_a_file_whose_parts_were_lost_needs_its_beginning_again() -> None:
+    sent = commands(("0", b"hello"), ("fin/5", b""), ("init", NAMED))
+    key = FILE_TRANSFER.attachment_key(sent[0])
+    known = AttachmentRecord("a" * 32, "s", key, kind=AttachmentKind.BINARY_FILE, qualifier_2="a.bin")
+    assembly = Assembly(AssemblyLimits())
+    assembly.attachments["s", key] = TrackedAttachment(known, PartPlaces())
+    events = [read_event(each, dialect.ALL) for each in sent]
+    effects = [assembly.apply("s", event, at, 1) for at, event in enumerate(events) if not isinstance(event, Pieces)]
+    assert [[type(each) for each in some] for some in effects] == [[], [], [Completed]]
 
 
 NAMED = json.dumps({"name": "a.bin"}).encode()
