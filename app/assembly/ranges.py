@@ -92,6 +92,11 @@ def missing(parts: Parts, last: int | None, limit: int) -> list[tuple[int, int]]
     return gaps(((each.offset + 1, each.size) for each in _ranges(parts, 0)), last, limit)
 
 
+def furthest(parts: Parts) -> int:
+    """Return the last byte that has come, counted from 1."""
+    return max((each.end for each in _ranges(parts, 0)), default=0)
+
+
 def leading(parts: Parts) -> Iterator[tuple[int, int]]:
     """Yield the (key, packed position) of the beginning of a file, if it has come, and of the ranges up to the first
     gap."""

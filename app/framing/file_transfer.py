@@ -307,7 +307,6 @@ class FileTransfer(Framing):
 
     traits: FramingTraits = _TRAITS
     arrangement: ArrangementName = "ranged"
-    key_in_body: bool = True
     kinds: frozenset[AttachmentKind] = frozenset({AttachmentKind.BINARY_FILE})
     application_message: bool = False
     options: frozenset[str] = frozenset({"body_limit"})

@@ -27,6 +27,8 @@ from app.model.message import OTHER_BYTES, TOPIC, TOPIC_PREFIX, PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.service.finishing.partial_content import NothingYet, leading_bytes
 from app.service.finishing.stored_parts import missing_ranges
+from app.service.monitoring.physical_messages import PhysicalMessages
+from app.service.monitoring.received_runs import parts_of
 from app.testing.framing_contract import in_the_pipeline, receive, records
 from app.testing.gateway_stages import service_context
 from tests.support.file_transfer_program import sent_file
@@ -217,6 +219,10 @@ def test_the_leading_bytes_of_an_unfinished_file_can_be_read(tmp_path: Path) -> 
         found = leading_bytes(record, context, 1, 100)
         assert (found.data, found.missing.ranges) == (b"bcdef", [(7, 8)])
         assert missing_ranges(record, context.catalog, context.journal, 10) == [(7, 8)]
+        shown = [(run.first, run.length, run.state) for run, _, _ in parts_of(record, context).runs]
+        assert shown == [(1, 6, "received"), (7, 2, "missing"), (9, 2, "received")]
+        listed = PhysicalMessages(record, context).page(None, 10).items
+        assert [(each.kind, each.size) for each in listed] == [("part", size) for size in (4, 4, 2, len(NAMED))]
 
 
 @pytest.mark.parametrize(
