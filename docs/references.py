@@ -113,7 +113,11 @@ EVENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "no message came for `expiry.unfinished`, announced or not; or parts are gone",
         ("source", "parts_received", "parts_expected", "code", "reason"),
     ),
-    "attachment.deleted": ("attachment", "a client or `[retention]` deleted it", ("source", "name", "reason")),
+    "attachment.deleted": (
+        "attachment",
+        "a client, its sender or `[retention]` deleted it",
+        ("source", "name", "reason"),
+    ),
     "attachment.damaged": ("attachment", "its finished content was found damaged", ("source", "code", "reason")),
     "message.complete": (
         "message",

@@ -25,6 +25,7 @@ from app.model.errors import InvalidInputError
 from app.model.event import Pieces, RangePart
 from app.model.message import OTHER_BYTES, TOPIC, TOPIC_PREFIX, PhysicalMessage
 from app.model.records import AttachmentRecord
+from app.pipeline.commit.result_changes import checkpoint_of
 from app.service.finishing.partial_content import NothingYet, leading_bytes
 from app.service.finishing.stored_parts import missing_ranges
 from app.service.monitoring.physical_messages import PhysicalMessages
@@ -198,9 +199,10 @@ def test_an_aborted_file_is_deleted_and_stays_so(tmp_path: Path, before: int) ->
         assert not context.catalog.part_runs(record.id)
         events = [event for event in context.catalog.events_after(0, 100) if event.type == "attachment.deleted"]
         assert [event.data["reason"] for event in events] == ["aborted"]
-    (result,) = in_the_pipeline(tmp_path / "pipeline", sent)
-    assert result.record is not None
-    assert (result.record.state, result.finished) == (AttachmentState.DELETED, None)
+    checkpoint = checkpoint_of(in_the_pipeline(tmp_path / "pipeline", sent), 5)
+    assert [each.state for each in checkpoint.attachments] == [AttachmentState.DELETED]
+    assert (checkpoint.finished, checkpoint.part_runs) == ([], {})
+    assert [event.data["reason"] for event in checkpoint.events] == ["aborted"]
 
 
 def test_a_complete_file_is_not_aborted_any_more(tmp_path: Path) -> None:
