@@ -75,6 +75,7 @@ def test_every_code_of_quarantine_is_explained() -> None:
     assert list(QUARANTINED_MESSAGES) == sorted(QUARANTINED_MESSAGES)
     assert list(QUARANTINED_ATTACHMENTS) == sorted(QUARANTINED_ATTACHMENTS)
     of_constants = {
+        "aborted",
         "damaged-message",
         "damaged-part",
         "damaged-content",

@@ -114,7 +114,7 @@ def test_every_error_is_told_at_once_with_its_place(file: Path, monkeypatch: pyt
     assert "two moons" in told["journal.segment_age"]
     assert told["http.tokens.0"] == "give a SHA-256, 64 hexadecimal digits"
     assert "mqtt" in told["sources.pigeons.transport"], "the known transports are listed"
-    framings = "'sas_queue', 'mq_group', 'sas_rendezvous' or 'order_packet'"
+    framings = "'sas_queue', 'mq_group', 'sas_rendezvous', 'order_packet' or 'file_transfer'"
     assert f"unknown framing 'smoke': use {framings}" in told["sources.orders.framing"]
 
 
@@ -441,6 +441,12 @@ def test_a_second_path_is_read_as_the_first(file: Path, second: str, why: str) -
     others += 'same_as = "orders"\n'
     told = problems(file, f'{others}[sources.second]\ntransport = "memory"\nqueue = "q"\n{second}\n')
     assert [each for each in told.values() if why in each] == [*told.values()]
+
+
+@pytest.mark.parametrize("topic", ['["a/+/#", "$file/+"]', '"a"'])
+def test_topics_of_file_transfer_have_levels_for_its_commands(file: Path, topic: str) -> None:
+    text = f'[sources.a]\ntransport = "mqtt"\nurl = "mqtt://b"\nframing = "file_transfer"\ntopic = {topic}\n'
+    assert [why for why in problems(file, text).values() if "end with /#" in why]
 
 
 def test_segments_are_sealed_early_where_other_processes_read_them(file: Path) -> None:

@@ -34,6 +34,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from adapters.mqtt.packet_splitting import PacketReader, varint
+from app.codecs.mqtt.packets import length_bytes
 
 FAILURE = 0x80
 NO_MATCHING_SUBSCRIBERS = 0x10
@@ -116,6 +117,15 @@ class Connack(NamedTuple):
     refusal: ReasonCode | None
     session_present: bool
     properties: Properties | None
+
+
+class PackedProperties(NamedTuple):
+    """Packed properties in place of paho's Properties; a publish only calls their `pack`."""
+
+    section: bytes
+
+    def pack(self) -> bytes:
+        return length_bytes(len(self.section)) + self.section
 
 
 class MqttClient(paho.Client):

@@ -17,7 +17,7 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
@@ -26,10 +26,11 @@ from threading import Event as StopSignal
 from typing import Any
 
 import structlog
+from paho.mqtt.client import topic_matches_sub
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from adapters.connections import Backoff, ConnectionState, now
-from adapters.mqtt.client import FAILURE, SESSION_TAKEN_OVER, Arrival, Connack, MqttClient
+from adapters.mqtt.client import FAILURE, SESSION_TAKEN_OVER, Arrival, Connack, MqttClient, PackedProperties
 from adapters.mqtt.emptying import Emptying
 from adapters.mqtt.mqtt_connect import BrokerError, Connector
 from adapters.mqtt.qos2_seen import Delivery, FirstCopy, SeenMessages
@@ -38,7 +39,7 @@ from app.codecs.mqtt import mqtt_envelope
 from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.model.errors import InvalidInputError
 from app.model.framing_facts import FramingTraits
-from app.model.message import DELIVERY, GAP, PhysicalMessage
+from app.model.message import DELIVERY, GAP, TOPIC, TOPIC_PREFIX, PhysicalMessage
 from app.ports import Intake
 
 _IDLE = 0.1
@@ -55,6 +56,10 @@ another client."""
 _LONGEST_PROPERTIES = 1 << 20
 """The largest size of a publish's properties in bytes. Decoding them takes many times as much memory."""
 _LAST_WAIT_SECONDS = 0.5
+_MOST_ANSWERS = 50_000
+"""The answers that wait for a connection. Beyond that the oldest are dropped."""
+_ANSWERS_AT_ONCE = 100
+"""The most answers that the broker has not confirmed."""
 _RECENT = 4096
 """The newest messages in the journal that are remembered at the start. No more are unacknowledged, as a rule; if there
 are, nothing proves what they are, and the next message says so (`GAP`)."""
@@ -100,6 +105,10 @@ class MqttReceiver:
         self._unacknowledged = 0
         self._state = ConnectionState(self._log)
         self._shared = [topic for topic in settings.topic if topic.startswith("$share/")]
+        self._filters = [_filter_of(topic) for topic in settings.topic]
+        self._answers: deque[PhysicalMessage] = deque(maxlen=_MOST_ANSWERS)
+        self._unconfirmed: set[int] = set()
+        """The packet identifiers of answers that the broker has not confirmed."""
         self._warns_of_others = False
         self._backoff = Backoff(self._connector.log_in)
         self._soon_lost = 0
@@ -130,6 +139,10 @@ class MqttReceiver:
         changes = {"client_id": name or self.client_id, "session_expiry": expiry or _ENDING_EXPIRY}
         settings = self._settings.model_copy(update=changes)
         return MqttSession(MqttReceiver(self._name, self._framing, settings, is_ending=True))
+
+    def answer(self, answers: Sequence[PhysicalMessage]) -> None:
+        if self._settings.answers:
+            self._answers.extend(answers)
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
         self.run_until_ended(intake, stop)
@@ -192,6 +205,8 @@ class MqttReceiver:
         client, connack = self._connector.open()
         self._unacknowledged = 0
         self._repeated.clear()
+        self._unconfirmed.clear()
+        window = min(_ANSWERS_AT_ONCE, getattr(connack.properties, "ReceiveMaximum", _ANSWERS_AT_ONCE))
         try:
             self._continue_session(client, connack)
             emptying: Emptying | None = None
@@ -203,6 +218,7 @@ class MqttReceiver:
             while not stop.is_set():
                 more = client.turn(0 if more else _IDLE, wakeup.readable)
                 self._acknowledge_durable(client, wakeup)
+                self._send_answers(client, window)
                 if arrivals := client.take_arrivals():
                     self._hand_over(client, arrivals, intake, wakeup)
                 if not client.is_open:
@@ -222,6 +238,25 @@ class MqttReceiver:
         finally:
             client.close()
         return False
+
+    def _send_answers(self, client: MqttClient, window: int) -> None:
+        """Send the answers that wait, as many as the broker takes at once. One that is too large is left out."""
+        for mid, reason in client.confirmed:
+            self._unconfirmed.discard(mid)
+            if reason.is_failure:
+                self._warn_once("answer_refused", f"senders get no answers: {reason}")
+        client.confirmed.clear()
+        while self._answers and len(self._unconfirmed) < window and client.is_open:
+            answer = self._answers.popleft()
+            topic = f"{answer.properties[TOPIC_PREFIX]}/{answer.properties[TOPIC]}"
+            try:
+                payload, section = mqtt_envelope.write(answer, "5" if client.is_5 else "3.1.1")
+                properties = None if section is None else PackedProperties(section)
+                sent = client.post(topic, payload, 1, None, properties, repeated=False)
+            except (InvalidInputError, ValueError) as error:
+                self._log.warning("answer_not_sent", topic=topic[:200], reason=str(error))
+                continue
+            self._unconfirmed.add(sent.mid)
 
     def _end_session(self, client: MqttClient) -> None:
         """End the session of a connection, which is empty. Raises BrokerError.
@@ -349,7 +384,12 @@ class MqttReceiver:
             why = f"the properties have {length} bytes; at most {_LONGEST_PROPERTIES} are allowed"
             raise InvalidInputError("properties-too-large", "properties", -1, why)
         payload, packed = arrival.payload(), arrival.properties()
-        return mqtt_envelope.read(payload, packed, self._name, self._framing, at, arrival.topic)
+        prefix = self._prefix(arrival.topic()) if self._framing.told_by_topic else 0
+        return mqtt_envelope.read(payload, packed, self._name, self._framing, at, arrival.topic, prefix)
+
+    def _prefix(self, topic: str) -> int:
+        """Return how many levels of a topic are before the `#` of the first filter that it matches."""
+        return next((each.count("/") for each in self._filters if topic_matches_sub(each, topic)), 0)
 
     def _durable_now(
         self, client: MqttClient, taken: list[Acknowledgement], copies: list[FirstCopy], wakeup: "_WakeupSocket"
@@ -421,6 +461,11 @@ class MqttSession:
     def __init__(self, ending: MqttReceiver) -> None:
         self.name = ending.client_id
         self.end = ending.run_until_ended
+
+
+def _filter_of(topic: str) -> str:
+    """Return the topic filter of a subscription, which may be a shared one."""
+    return topic.split("/", 2)[2] if topic.startswith("$share/") else topic
 
 
 def _delivery_properties(gap: str | None, delivery: Delivery | None) -> dict[str, str]:

@@ -27,13 +27,13 @@ from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
 from adapters.connections import ConnectionState
-from adapters.mqtt.client import NO_MATCHING_SUBSCRIBERS, Connack, MqttClient
+from adapters.mqtt.client import NO_MATCHING_SUBSCRIBERS, Connack, MqttClient, PackedProperties
 from adapters.mqtt.mqtt_connect import BrokerError, Connector
 from adapters.mqtt.settings import DestinationSettings
 from app.codecs.mqtt import mqtt_envelope
-from app.codecs.mqtt.packets import MAX_REMAINING_LENGTH, largest_payload, length_bytes, publish_size
+from app.codecs.mqtt.packets import MAX_REMAINING_LENGTH, largest_payload, publish_size
 from app.model.errors import InvalidInputError
-from app.model.message import PhysicalMessage
+from app.model.message import TOPIC, PhysicalMessage
 from app.model.records import Subscribers
 from app.ports import DeliveryProgress, SendFailed
 
@@ -90,21 +90,13 @@ class PacketSizes:
         )
 
 
-class _PackedProperties(NamedTuple):
-    """Packed properties in place of paho's Properties; a publish only calls their `pack`."""
-
-    section: bytes
-
-    def pack(self) -> bytes:
-        return length_bytes(len(self.section)) + self.section
-
-
 class _Publish(NamedTuple):
     """A publish to be sent. With `mid` None it takes the next packet identifier."""
 
     mid: int | None
+    topic: str
     payload: bytes
-    properties: _PackedProperties | None
+    properties: PackedProperties | None
     repeated: bool
     size: int
 
@@ -236,10 +228,12 @@ class MqttSender:
         self, message: PhysicalMessage, version: Literal["5", "3.1.1"], number: int, progress: DeliveryProgress | None
     ) -> _Publish:
         """Encode a message. Raises SendFailed if the broker would refuse it."""
-        settings = self._settings
+        levels, topic = message.properties.get(TOPIC), self._settings.topic
+        if levels is not None:
+            topic = f"{topic}/{levels}"
         try:
             payload, section = mqtt_envelope.write(message, version)
-            size = publish_size(settings.topic, len(payload), settings.qos, None if section is None else len(section))
+            size = publish_size(topic, len(payload), self._settings.qos, None if section is None else len(section))
         except (InvalidInputError, ValueError) as error:
             raise SendFailed(str(error), permanent=True) from error
         if size > self._limit:
@@ -247,7 +241,7 @@ class MqttSender:
             raise SendFailed(why, permanent=True)
         mid = None if progress is None else (progress.messages_sent + number) % _PACKET_IDENTIFIERS + 1
         repeated = progress is not None and progress.in_doubt
-        return _Publish(mid, payload, None if section is None else _PackedProperties(section), repeated, size)
+        return _Publish(mid, topic, payload, None if section is None else PackedProperties(section), repeated, size)
 
     def _deliver(self, client: MqttClient, publishes: Sequence[_Publish]) -> bool:
         """Send all and return when all are confirmed. Return True if messages were discarded, and that is accepted.
@@ -307,10 +301,8 @@ class MqttSender:
         if publish.repeated and publish.mid is not None and publish.mid in self._received:
             client.release(publish.mid)
             return publish.mid
-        settings = self._settings
-        sent = client.post(
-            settings.topic, publish.payload, settings.qos, publish.mid, publish.properties, repeated=publish.repeated
-        )
+        qos, section = self._settings.qos, publish.properties
+        sent = client.post(publish.topic, publish.payload, qos, publish.mid, section, repeated=publish.repeated)
         if sent.rc not in (MQTTErrorCode.MQTT_ERR_SUCCESS, MQTTErrorCode.MQTT_ERR_AGAIN):
             client.lost = client.lost or error_string(sent.rc)
             raise self._broken(client, {**unconfirmed, 0: publish.size})

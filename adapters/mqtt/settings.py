@@ -110,7 +110,8 @@ class SourceSettings(BrokerSettings):
     `topic` is one topic filter or several. The broker keeps the session of `client_id` for `session_expiry` while the
     gateway is disconnected, so each source needs its own `client_id`. The default is made of the source's name.
     `receive_maximum` is the largest number of messages that are neither on disk nor acknowledged (MQTT 5; an older
-    broker has its own limit). `retained` says whether retained messages are accepted or ignored.
+    broker has its own limit). `retained` says whether retained messages are accepted or ignored. With `answers`,
+    senders that want answers get them, where a framing has any.
     """
 
     topic: Annotated[
@@ -125,6 +126,7 @@ class SourceSettings(BrokerSettings):
     session_expiry: int = Field(default=7 * 86400, ge=0, le=0xFFFFFFFF)
     receive_maximum: int = Field(default=1000, ge=1, le=65535)
     retained: Literal["accept", "ignore"] = "accept"
+    answers: bool = True
 
 
 class DestinationSettings(BrokerSettings):

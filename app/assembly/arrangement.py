@@ -1,13 +1,13 @@
 """The arrangements of an attachment's parts: in which order they are read, and which ones are missing.
 
 The events of an attachment decide its arrangement. Its parts have numbers up to a count, or they are the logical
-messages and segments of an IBM MQ group. The attachment's record shows which.
+messages and segments of an IBM MQ group, or the byte ranges of a file. The attachment's record shows which.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from app.assembly import groups
+from app.assembly import groups, ranges
 from app.assembly.groups import Sizes
 from app.assembly.part_places import Parts
 from app.model.records import AttachmentRecord
@@ -52,12 +52,27 @@ class GroupedParts:
         return groups.missing(parts, None if record.group is None else record.group.last, sizes, limit)
 
 
-NUMBERED, GROUPED = NumberedParts(), GroupedParts()
+class RangedParts:
+    """The beginning and the end of a file, and its byte ranges by offset (`app.assembly.ranges`)."""
 
-ARRANGEMENTS: Mapping[str, Arrangement] = {"numbered": NUMBERED, "grouped": GROUPED}
+    def in_order(self, record: AttachmentRecord, parts: Parts) -> Iterator[tuple[int, int]]:  # noqa: ARG002
+        return iter(parts)
+
+    def misfit(self, keys: Sequence[int], sizes: Iterable[int]) -> str | None:  # noqa: ARG002 - the framing compares
+        return None
+
+    def missing(self, record: AttachmentRecord, parts: Parts, sizes: Sizes, limit: int) -> list[tuple[int, int]]:  # noqa: ARG002
+        return ranges.missing(parts, None if record.group is None else record.group.last, limit)
+
+
+NUMBERED, GROUPED, RANGED = NumberedParts(), GroupedParts(), RangedParts()
+
+ARRANGEMENTS: Mapping[str, Arrangement] = {"numbered": NUMBERED, "grouped": GROUPED, "ranged": RANGED}
 """The arrangements by the names that framings use for them."""
 
 
 def arrangement_of(record: AttachmentRecord) -> Arrangement:
     """Return how the parts of an attachment are arranged."""
-    return NUMBERED if record.group is None else GROUPED
+    if record.group is None:
+        return NUMBERED
+    return RANGED if record.group.is_of_ranges else GROUPED

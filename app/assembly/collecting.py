@@ -73,7 +73,13 @@ class Identification(NamedTuple):
     is_application: bool
 
 
-Effect = Repeated | Refused | Completed | ApplicationArrived | Identification | Warned
+class Discarded(NamedTuple):
+    """An attachment that was not complete is deleted, since its sender has aborted it."""
+
+    attachment: str
+
+
+Effect = Repeated | Refused | Completed | ApplicationArrived | Identification | Warned | Discarded
 NOTHING: tuple[Effect, ...] = ()
 
 

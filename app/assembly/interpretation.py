@@ -23,11 +23,12 @@ class Messages(Protocol):
 
 
 class Rejected(NamedTuple):
-    """A message that goes to quarantine, with the reason."""
+    """A message that goes to quarantine, with the reason. It may contradict a part of an `attachment`."""
 
     position: int
     message: PhysicalMessage
     error: InvalidInputError
+    attachment: str | None = None
 
 
 class Duplicate(NamedTuple):
@@ -86,7 +87,7 @@ def _compare(effect: Repeated, messages: Messages) -> Consequence:
     if message is None:
         return duplicate
     why = "its place is taken by an earlier message with other bytes"
-    return Rejected(again, message, InvalidInputError("conflicting-part", "body", -1, why))
+    return Rejected(again, message, InvalidInputError("conflicting-part", "body", -1, why), attachment)
 
 
 def is_same(body: bytes | memoryview, other: bytes | memoryview) -> bool:

@@ -18,6 +18,8 @@ message may come in any order, any number of times, from any thread of the broke
 - A group of IBM MQ is an attachment without a header. Each part gives the common facts, and the facts of the first part
   hold. The group is complete when its last logical message is known, and each message has its end and all the bytes up
   to it. `app.assembly.groups` has the contradictions.
+- A file that comes in byte ranges is complete when its beginning and its end are known, and all bytes between them have
+  come (`app.assembly.ranges`). Its sender may give it up before.
 
 The host loads the catalog's rows for `Assembly.keys(event)` before it applies an event. It takes the changes of many
 events as one `Checkpoint`.
@@ -26,11 +28,12 @@ events as one `Checkpoint`.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from app.assembly import groups
+from app.assembly import groups, ranges
 from app.assembly.collecting import (
     NOTHING,
     Address,
     ApplicationArrived,
+    Discarded,
     Effect,
     Identification,
     Key,
@@ -55,10 +58,20 @@ from app.assembly.part_places import Parts, little_endian
 from app.assembly.states import Input, follow
 from app.codecs.sas.dialect import orders
 from app.model.attachment import AttachmentState
-from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Refuted, Unsequenced
+from app.model.event import (
+    Aborted,
+    Announced,
+    Event,
+    GroupPart,
+    PartArrived,
+    PartsArrived,
+    RangePart,
+    Refuted,
+    Unsequenced,
+)
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage
-from app.model.records import NOTHING_CAME, AttachmentRecord, Checkpoint, MessageRecord, changed
+from app.model.records import ABORTED, NOTHING_CAME, AttachmentRecord, Checkpoint, MessageRecord, changed
 
 _BOTH_ORDERS = frozenset("><")
 _WHOLE = {AttachmentState.COMPLETE, AttachmentState.QUARANTINED}
@@ -104,7 +117,7 @@ class Assembly:
         """
         if isinstance(event, Announced):
             return header_address(source, event.header)
-        if isinstance(event, GroupPart):
+        if isinstance(event, GroupPart | RangePart | Aborted):
             return None
         if isinstance(event, PartArrived) and self.is_announced((source, event.correl_id)):
             return None
@@ -114,8 +127,8 @@ class Assembly:
         """Apply the event of one physical message. `position` is its packed place in the journal."""
         if isinstance(event, PartArrived):
             return self._part(source, event, position, received_at)
-        if isinstance(event, GroupPart):
-            return self._group_part(source, event, position, received_at)
+        if isinstance(event, GroupPart | RangePart | Aborted):
+            return self._without_header(source, event, position, received_at)
         if isinstance(event, Unsequenced):
             return self._unsequenced(source, event, position, received_at)
         if isinstance(event, Refuted):
@@ -150,6 +163,16 @@ class Assembly:
             if attachment is not None and attachment.record.id == attachment_id:
                 return attachment.replace_part(first, again)
         return False
+
+    def contradict(self, attachment_id: str) -> None:
+        """Note that two messages of an attachment, one of which the host refuses, have other bytes for the same
+        place."""
+        for key in reversed(self._changed):
+            attachment = self.attachments.get(key)
+            if attachment is not None and attachment.record.id == attachment_id:
+                if attachment.record.state is AttachmentState.RECEIVING:
+                    attachment.record = ranges.contradicted(changed(attachment.record, group=attachment.group))
+                return
 
     def take_changes(self) -> Checkpoint:
         """Return the changes since the last call.
@@ -248,13 +271,20 @@ class Assembly:
         attachment.last_received_at = max(attachment.last_received_at, *event.received_at)
         return self._check_complete(attachment)
 
-    def _group_part(self, source: str, event: GroupPart, position: int, received_at: int) -> tuple[Effect, ...]:
-        if event.message > self.limits.parts:
+    def _without_header(
+        self, source: str, event: GroupPart | RangePart | Aborted, position: int, received_at: int
+    ) -> tuple[Effect, ...]:
+        """Apply the event of an attachment that no header announces."""
+        if isinstance(event, GroupPart) and event.message > self.limits.parts:
             why = f"message {event.message}, but a group has at most {self.limits.parts} parts"
             return (Refused(position, "too-many-parts", "msg_seq_number", why),)
         attachment = self._touch(source, event.correl_id, position, received_at)
+        if isinstance(event, Aborted):
+            return _aborted(attachment)
         if attachment.has_forgotten_its_parts:
             return attachment.repeated(None, position)
+        if isinstance(event, RangePart):
+            return ranges.take(attachment, event, position, self.limits.parts)
         return groups.take(attachment, event, position, self.limits.parts)
 
     def _unsequenced(self, source: str, event: Unsequenced, position: int, received_at: int) -> tuple[Effect, ...]:
@@ -418,6 +448,15 @@ def plausible_counts(counts: tuple[int, ...], dialects: int, most: int) -> list[
     known: frozenset[str] = orders(dialects) or _BOTH_ORDERS
     in_order = (count for order, count in zip("><", counts, strict=False) if order in known)
     return sorted(count for count in in_order if 0 <= count <= most)
+
+
+def _aborted(attachment: TrackedAttachment) -> tuple[Effect, ...]:
+    """Delete an attachment that is not complete; nothing of it is needed any more."""
+    if (state := follow(attachment.record.state, Input.ABORT)) is None:
+        return NOTHING
+    attachment.parts.keep(lambda _position: False)
+    attachment.record = changed(attachment.record, state=state, reason_code=ABORTED, reason="its sender has aborted it")
+    return (Discarded(attachment.record.id),)
 
 
 def _application(message: MessageRecord, address: Address, position: int) -> tuple[Effect, ...]:

@@ -33,6 +33,7 @@ class Parts:
         "_little",
         "_positions",
         "count",
+        "covered",
         "has_less",
     )
 
@@ -43,6 +44,8 @@ class Parts:
         self._fresh: list[PartRun] = []
         self.count = self._big = self._little = 0
         self._known_up_to: dict[str, int] = {}
+        self.covered: int | None = None
+        """Up to which byte ranges are there without a gap, as `app.assembly.ranges` knows; None until it has looked."""
         self.has_less = False
         for first, length, position in runs or ():
             if first <= self.highest():
@@ -126,6 +129,7 @@ class Parts:
         del self._firsts[:], self._lengths[:], self._positions[:], self._fresh[:]
         self.count = self._big = self._little = 0
         self._known_up_to.clear()
+        self.covered = None
         for number, position in parts:
             self.add(number, position)
         self.has_less = True
@@ -172,6 +176,12 @@ class Parts:
         if at < 0 or (behind := sequence - self._firsts[at]) >= self._lengths[at]:
             return None
         return self._positions[at] + behind
+
+    def numbers_from(self, lowest: int) -> Iterator[int]:
+        """Yield the sequence numbers that are at least `lowest`, in their order."""
+        for at in range(max(bisect_right(self._firsts, lowest) - 1, 0), len(self._firsts)):
+            first = self._firsts[at]
+            yield from range(max(first, lowest), first + self._lengths[at])
 
     def highest_below(self, bound: int) -> int:
         """Return the highest sequence number seen that is less than `bound`; 0 for none."""

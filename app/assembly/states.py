@@ -35,6 +35,8 @@ class Input(StrEnum):
     """its content was readable once, is gone or damaged, and cannot be assembled again"""
     SENT_AGAIN = "sent-again"
     """one of its physical messages came after its content was lost"""
+    ABORT = "abort"
+    """its sender gives it up"""
     SILENCE = "silence"
     """no message came for the configured time in which its source could receive"""
     REPLAY = "replay"
@@ -48,6 +50,7 @@ class Input(StrEnum):
 TRANSITIONS: dict[tuple[State, Input], State] = {
     (State.RECEIVING, Input.MESSAGE): State.RECEIVING,
     (State.RECEIVING, Input.ALL_THERE): State.COMPLETE,
+    (State.RECEIVING, Input.ABORT): State.DELETED,
     (State.RECEIVING, Input.SILENCE): State.EXPIRED,
     (State.RECEIVING, Input.PARTS_GONE): State.RECEIVING,
     (State.RECEIVING, Input.CONTENT_LOST): State.QUARANTINED,

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from app.framing.registry import find_framing
 from app.model.errors import InvalidInputError, with_type
-from app.model.event import Announced, Event, GroupPart, Pieces
-from app.model.message import UNREADABLE, PhysicalMessage
+from app.model.event import Announced, Event, GroupPart, Pieces, RangePart
+from app.model.message import REPLAYED, UNREADABLE, PhysicalMessage
 from app.model.trace_context import trace_parent_in
 
 FAILED = "framing-failed"
@@ -48,6 +48,13 @@ def is_header(message: PhysicalMessage) -> bool:
     return framing is not None and framing.is_header(message)
 
 
+def is_answered(message: PhysicalMessage) -> bool:
+    """Tell whether the sender of a message wants an answer. A message that an operator has processed again has been
+    answered."""
+    framing = find_framing(message.framing)
+    return framing is not None and framing.is_answered(message) and REPLAYED not in message.properties
+
+
 def _traced(event: Event | Pieces, properties: Mapping[str, str]) -> Event | Pieces:
     """Return the event with the message's `traceparent` if it begins an attachment. Other parts do not need it."""
     if isinstance(event, Pieces):
@@ -55,7 +62,7 @@ def _traced(event: Event | Pieces, properties: Mapping[str, str]) -> Event | Pie
         return event._replace(parts=parts)
     if isinstance(event, GroupPart):
         return _first_traced(event, properties)
-    if isinstance(event, Announced) and (trace_parent := trace_parent_in(properties)) is not None:
+    if isinstance(event, Announced | RangePart) and (trace_parent := trace_parent_in(properties)) is not None:
         return event._replace(trace_parent=trace_parent)
     return event
 

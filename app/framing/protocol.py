@@ -36,10 +36,11 @@ if TYPE_CHECKING:
 
 Body = bytes | memoryview
 
-ArrangementName = Literal["numbered", "grouped"]
+ArrangementName = Literal["numbered", "grouped", "ranged"]
 """How parts are put in order, and missing ones found (`app.assembly.arrangement`).
 
-`numbered` means by sequence numbers from 1 up to a count, `grouped` by MsgSeqNumber and Offset. The events decide it.
+`numbered` means by sequence numbers from 1 up to a count, `grouped` by MsgSeqNumber and Offset, `ranged` by the bytes
+of a file. The events decide it.
 """
 
 
@@ -118,7 +119,14 @@ class Received(Protocol):
     def encoding(self) -> int:
         """The Encoding that is configured for the source; 0 for none."""
 
+    @property
+    def keys(self) -> Sequence[int]:
+        """The keys of the parts in assembly."""
+
     def __len__(self) -> int: ...
+
+    def message(self, number: int) -> PhysicalMessage:
+        """Return the message of this part (0 is the first)."""
 
     def bodies(self, numbers: Sequence[int] | None = None) -> Iterator[memoryview]:
         """Return the bodies of these parts (0 is the first), or of all. Each call may read the journal again."""
@@ -234,6 +242,25 @@ class Framing(Protocol):
 
     def attachment_key(self, message: PhysicalMessage) -> bytes:
         """Return the key of the attachment that a message is a part of. Raises InvalidInputError if it has none."""
+
+    # --- answering messages -------------------------------------------------------------------------------------------
+
+    def is_answered(self, message: PhysicalMessage) -> bool:  # noqa: ARG002
+        """Tell whether the sender of a message wants an answer, once the message is durable."""
+        return False
+
+    def answer(
+        self,
+        message: PhysicalMessage,  # noqa: ARG002
+        refused: InvalidInputError | None,  # noqa: ARG002
+        record: AttachmentRecord | None,  # noqa: ARG002
+        missing: Callable[[], Sequence[tuple[int, int]]],  # noqa: ARG002
+    ) -> PhysicalMessage | None:
+        """Return the answer to a message, whose body is not known any more; None while it cannot be given yet.
+
+        The message was `refused`, or taken for the attachment of this `record`, of which `missing` returns the closed
+        ranges that have not come."""
+        return None
 
     # --- reading content ----------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
+from app.framing.file_transfer import FILE_TRANSFER
 from app.framing.mq_group import MQ_GROUP
 from app.framing.order_packet import ORDER_PACKET
 from app.framing.protocol import Framing
@@ -14,7 +15,7 @@ GROUP = "attachment_gateway.framings"
 """The group of the entry points by which other packages declare framings."""
 
 FRAMINGS: dict[str, Framing] = {
-    framing.traits.name: framing for framing in (SAS_QUEUE, MQ_GROUP, SAS_RENDEZVOUS, ORDER_PACKET)
+    framing.traits.name: framing for framing in (SAS_QUEUE, MQ_GROUP, SAS_RENDEZVOUS, ORDER_PACKET, FILE_TRANSFER)
 }
 """The framings of the gateway, in the order of the documentation; after them, framings of other packages that
 have been asked for. Nothing else of other packages is loaded."""

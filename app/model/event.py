@@ -91,7 +91,27 @@ class GroupPart(NamedTuple):
         return self.message == 1 and not self.offset
 
 
-Event = Announced | PartArrived | Unsequenced | GroupPart | Refuted
+class RangePart(NamedTuple):
+    """What one message says of a file that comes in byte ranges: its beginning, a range, or its end.
+
+    Only the beginning has the `definition`. Only a range has `size` bytes, from the byte `offset` on; the `offset` of
+    the end is the size of the file. Ends that say different things differ in `statement`."""
+
+    correl_id: bytes
+    offset: int
+    size: int = 0
+    definition: AttachmentDefinition | None = None
+    statement: int = 0
+    trace_parent: str | None = None
+
+
+class Aborted(NamedTuple):
+    """The sender of a file that is not complete gives it up."""
+
+    correl_id: bytes
+
+
+Event = Announced | PartArrived | Unsequenced | GroupPart | RangePart | Refuted | Aborted
 
 
 class Pieces(NamedTuple):

@@ -21,11 +21,13 @@ class FramingTraits(NamedTuple):
     `name` is the name in settings, in the journal and on the command line. A message that `needs_descriptor` means
     nothing without an MQMD, or an envelope over MQTT. A framing that `reads_segments` puts the segments of a message
     together itself, so that a queue manager must not. Messages that are `numbered_on_arrival` do not state what
-    they belong to; a transport reports when it may have missed some (`app.model.message.GAP`).
+    they belong to; a transport reports when it may have missed some (`app.model.message.GAP`). A message that is
+    `told_by_topic` says in its MQTT topic what it is (`app.model.message.TOPIC`), and its payload is its body as it is.
     """
 
     name: str
     needs_descriptor: bool = True
     reads_segments: bool = False
     numbered_on_arrival: bool = False
+    told_by_topic: bool = False
     captures: Captures = Captures()

@@ -19,6 +19,16 @@ EVIDENCE = "evidence"
 """The property of a message that contradicts its own announcements, such as a header in another byte order or two
 contradictory properties: sentences for people, which the attachment's warnings repeat."""
 
+TOPIC, TOPIC_PREFIX = "mqtt.topic", "mqtt.topic-prefix"
+"""The properties with the topic of a message, where its framing needs it: the levels that say what the message is, and
+those before them."""
+
+RESPONSE_TOPIC, CORRELATION_DATA = "response-topic", "correlation-data"
+"""The properties with the topic on which a sender wants answers, and with what they repeat, in hexadecimal digits."""
+
+OTHER_BYTES = "bytes of it came twice, and were not the same"
+"""The warning of a file of which two byte ranges contradict each other."""
+
 DELIVERY = "gateway.delivery"
 """The property with the identity of a broker's delivery. Only the transport understands it, and recognises by it a
 redelivered message that is in the journal (`app.ports.Receiver.resume`)."""

@@ -41,6 +41,8 @@ DOUBTFUL_COUNT, DOUBTFUL_SIZE = "doubtful-count", "doubtful-size"
 """Reason codes of an attachment of which bytes could be missing: by the number of its messages, or by its size."""
 DOUBTFUL_CONTENT = "doubtful-content"
 """Reason code of an attachment with a warning, of a source that holds all attachments in doubt."""
+ABORTED = "aborted"
+"""Reason code of an attachment that was deleted because its sender gave it up."""
 PARTS_GONE, CONTENT_LOST = "parts-gone", "content-lost"
 LOST_CODES = frozenset((PARTS_GONE, CONTENT_LOST))
 """Reason codes of an attachment that cannot be recovered: the journal has lost its parts, or the store its finished
@@ -115,11 +117,21 @@ class GroupProgress(NamedTuple):
     messages whose end was received, and `size` their bytes by the offsets of these ends. Where offsets count other
     units than bytes, `size` also has the bytes that received parts have in excess of their units. So the group is
     complete when `size` bytes were received.
+
+    A file that comes in byte ranges has `ended` of `OF_RANGES`. Then `last` is its last byte, counted from 1, once its
+    end is known.
     """
 
     last: int | None = None
     ended: int = 0
     size: int = 0
+
+    @property
+    def is_of_ranges(self) -> bool:
+        return self.ended == OF_RANGES
+
+
+OF_RANGES: Final = -1
 
 
 @record(frozen=True, slots=True)

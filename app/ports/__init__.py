@@ -55,7 +55,16 @@ from app.ports.table_store import (
     TableStorePlugin,
     TableVersion,
 )
-from app.ports.transport import DeliveryProgress, Intake, Receiver, Sender, SendFailed, Session, TransportPlugin
+from app.ports.transport import (
+    AnsweringReceiver,
+    DeliveryProgress,
+    Intake,
+    Receiver,
+    Sender,
+    SendFailed,
+    Session,
+    TransportPlugin,
+)
 
 __all__ = [
     "ACTIVE",
@@ -63,6 +72,7 @@ __all__ = [
     "JOURNAL_SCHEMA",
     "NEWEST_FIRST",
     "PACKED_AT_ONCE",
+    "AnsweringReceiver",
     "ArchivePlugin",
     "ArchivedJournal",
     "AttachmentFilter",

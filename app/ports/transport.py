@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from threading import Event as StopSignal
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -76,6 +76,15 @@ class Receiver(Protocol):
         `dropped`, and one whose transport sends `advisories` counts them by their level. One that logs in has the name
         of its `credential`'s setting, and `refused_since` (µs or None).
         """
+
+
+@runtime_checkable
+class AnsweringReceiver(Receiver, Protocol):
+    """A receiver that can answer the senders of its messages."""
+
+    def answer(self, answers: Sequence[PhysicalMessage]) -> None:
+        """Send these messages, each to its own topic, as soon as there is a connection. What is not confirmed when the
+        connection breaks is not sent again: who waits for it asks again. May be called from any thread."""
 
 
 class SendFailed(Exception):

@@ -24,7 +24,7 @@ each publishes its journal (`app.service.receiving.publishing`), and the keeper 
 (`app.service.assembling.following`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from threading import Event
 from time import monotonic
@@ -33,6 +33,7 @@ from typing import Any
 from app.model.records import ALONE
 from app.observe import logger
 from app.ports import Intake, Receiver
+from app.service.assembling.answering import HeardMessage
 from app.service.assembling.assembler import Assembler
 from app.service.assembling.assembly_hosts import STOP_SECONDS, AssemblyHost
 from app.service.assembling.assembly_queue import AssemblyQueue, QueuedAssembly
@@ -125,11 +126,16 @@ class Stream:
 class Embedded:
     """Assembly and finishing in threads of this process, as `AssemblyHost`."""
 
-    def __init__(self, context: ReceiverContext, sent_again: Callable[[CompleteAttachment], object]) -> None:
+    def __init__(
+        self,
+        context: ReceiverContext,
+        sent_again: Callable[[CompleteAttachment], object],
+        answers: Callable[[Sequence[HeardMessage]], None],
+    ) -> None:
         self._queue = AssemblyQueue()
         self.put, self.between = self._queue.put, self._queue.between
         self._finisher = Finisher(context, self.between)
-        self._assembler = Assembler(context, self._finisher.queue.put, sent_again)
+        self._assembler = Assembler(context, self._finisher.queue.put, sent_again, answers)
         self._assembly = QueuedAssembly(self._queue, self._assembler, self._finisher.recover)
         self._assemble, self._finish = self.workers = [
             Worker("assemble", self._assembly.run),

@@ -133,6 +133,13 @@ class Source(Endpoint):
         reason: str | None = getattr(self.options, "unshared", None)
         return reason
 
+    @model_validator(mode="after")
+    def _has_levels_below_its_topics(self) -> Self:
+        topics = getattr(self.options, "topic", None) or []
+        if framing(self.framing).traits.told_by_topic and any(not topic.endswith("/#") for topic in topics):
+            raise ValueError(f"the topics of the framing {self.framing} end with /#, which stands for its commands")
+        return self
+
     @field_validator("counts")
     @classmethod
     def _counts_something(cls, rule: str | None, info: ValidationInfo) -> str | None:

@@ -285,8 +285,8 @@ class FramingContract:
             receive(context, [[message for message in sent if message is not lost]])
             (record,) = [each for each in records(context) if each.state is AttachmentState.RECEIVING]
             assert ARRANGEMENTS[self.framing.arrangement] is arrangement_of(record)
-            number = self.number_of(long.index(lost))
-            assert missing_ranges(record, context.catalog, context.journal, 10) == [(number, number)]
+            missing = missing_ranges(record, context.catalog, context.journal, 10)
+            assert missing == self.missing_without(long, long.index(lost))
             receive(context, [[lost]])
             self.check(context, records(context))
 
@@ -294,7 +294,7 @@ class FramingContract:
         with service_context(tmp_path) as context:
             sent = self.written(context, body_limit=1024)
             part = max(around_parts(self.framing, sent), key=len)[1]
-            other = part._replace(body=bytes(part.body)[:-1] + bytes([part.body[-1] ^ 1]))
+            other = self.with_body(part, bytes(part.body)[:-1] + bytes([part.body[-1] ^ 1]))
             receive(context, [[*sent, other]])
             (entry,) = context.catalog.quarantined(None, None, None, 10).items
             assert entry.code == "conflicting-part"
@@ -315,9 +315,13 @@ class FramingContract:
         assert committed.finished == len([each for each in SMALL if each[0] in self.framing.kinds])
         assert_same(in_folder(batched, journal), by_the_gateway(alone, journal), settled=True)
 
-    def number_of(self, part: int) -> int:
-        """Return what is reported missing where this part (0 is the first) has not come."""
-        return part + 1
+    def missing_without(self, parts: Sequence[PhysicalMessage], lost: int) -> list[tuple[int, int]]:
+        """Return what is reported missing of an attachment where this part (0 is the first) has not come."""
+        return [(lost + 1, lost + 1)]
+
+    def with_body(self, part: PhysicalMessage, body: bytes) -> PhysicalMessage:
+        """Return a part as it would be with another body."""
+        return part._replace(body=body)
 
     def check(self, context: ReceiverContext, found: Iterable[AttachmentRecord]) -> None:
         """Assert that all that was sent is finished, byte for byte."""

@@ -1,13 +1,16 @@
 """Every framing keeps the contract; one of another package does in tests/test_example_package.py."""
 
+from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from app.framing.file_transfer import FILE_TRANSFER, command_of
 from app.framing.mq_group import MQ_GROUP
 from app.framing.sas_queue import SAS_QUEUE
 from app.framing.sas_rendezvous import SAS_RENDEZVOUS
-from app.model.message import PhysicalMessage, Position
+from app.model.message import TOPIC, PhysicalMessage, Position
 from app.testing.framing_contract import FramingContract, around_parts, in_the_pipeline, receive, records
 from app.testing.gateway_stages import service_context
 
@@ -54,3 +57,17 @@ class TestMqGroup(FramingContract):
 
 class TestSasRendezvous(FramingContract):
     framing = SAS_RENDEZVOUS
+
+
+class TestFileTransfer(FramingContract):
+    framing = FILE_TRANSFER
+
+    def missing_without(self, parts: Sequence[PhysicalMessage], lost: int) -> list[tuple[int, int]]:
+        command = command_of(parts[lost])
+        if command.name == "init":
+            return []
+        return [(command.number + 1, command.number + len(parts[lost].body))]
+
+    def with_body(self, part: PhysicalMessage, body: bytes) -> PhysicalMessage:
+        command = command_of(part)._replace(checksum=sha256(body).hexdigest())
+        return part._replace(body=body, properties={**part.properties, TOPIC: command.topic()})

@@ -1,5 +1,6 @@
 """The framing `order_packet`: what every framing keeps, and tables and files that this program sends."""
 
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -17,6 +18,7 @@ from app.main import SystemClock
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import InvalidInputError
 from app.model.event import GroupPart, Pieces
+from app.model.message import PhysicalMessage
 from app.pipeline.job.job import Job, open_run
 from app.pipeline.run import batch
 from app.pipeline.run.spark_steps import SparkSteps
@@ -35,8 +37,8 @@ if TYPE_CHECKING:
 class TestContract(FramingContract):
     framing: ClassVar[Framing] = ORDER_PACKET
 
-    def number_of(self, part: int) -> int:
-        return 1
+    def missing_without(self, parts: Sequence[PhysicalMessage], lost: int) -> list[tuple[int, int]]:
+        return [(1, 1)]
 
 
 @pytest.mark.parametrize("body_limit", [2000, 16_384, 32_000, 131_072, 1 << 20])

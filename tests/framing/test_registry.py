@@ -68,7 +68,8 @@ def test_one_that_only_reads_sends_nothing(tmp_path: Path) -> None:
 
 def test_it_is_loaded_when_it_is_asked_for_and_not_before(tmp_path: Path) -> None:
     (tmp_path / f"{MODULE}.py").write_text(GOOD)
-    assert registry.framing_names() == ["sas_queue", "mq_group", "sas_rendezvous", "order_packet", "strange"]
+    own = ["sas_queue", "mq_group", "sas_rendezvous", "order_packet", "file_transfer"]
+    assert registry.framing_names() == [*own, "strange"]
     assert registry.framing("sas_queue") is SAS_QUEUE
     assert registry.find_framing("smoke") is None
     assert registry.default_framing("qload") == "sas_queue"

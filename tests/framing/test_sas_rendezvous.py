@@ -39,12 +39,17 @@ KEY = b"K" * 16
 class Parts:
     """Bodies as the parts of an attachment; `app.framing.protocol.Received`."""
 
+    keys: Sequence[int] = ()
+
     def __init__(self, bodies: Sequence[bytes], ccsid: int = 0) -> None:
         self._bodies, self.encoding = bodies, 0
         self.first = PhysicalMessage("sas", "sas_rendezvous", body=bodies[0], ccsid=ccsid)
 
     def __len__(self) -> int:
         return len(self._bodies)
+
+    def message(self, number: int) -> PhysicalMessage:
+        raise NotImplementedError
 
     def bodies(self, numbers: Sequence[int] | None = None) -> Iterator[memoryview]:
         return (memoryview(self._bodies[number]) for number in (range(len(self)) if numbers is None else numbers))

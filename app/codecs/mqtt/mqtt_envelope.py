@@ -13,7 +13,7 @@ No field is dropped without a word: what is not used is named, in the error or i
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -25,12 +25,18 @@ from app.codecs.mqtt.properties import PublishProperties
 from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.model.errors import InvalidInputError
 from app.model.framing_facts import FramingTraits
-from app.model.message import EVIDENCE, NO_PROPERTIES, PhysicalMessage
+from app.model.message import (
+    CORRELATION_DATA,
+    EVIDENCE,
+    NO_PROPERTIES,
+    RESPONSE_TOPIC,
+    TOPIC,
+    TOPIC_PREFIX,
+    PhysicalMessage,
+)
 from app.wire import WireError
 
 CONTENT_TYPE = "content-type"
-RESPONSE_TOPIC = "response-topic"
-CORRELATION_DATA = "correlation-data"
 MSG_TYPE = "msg-type"
 _CORREL_ID_SIZE = 24
 _LONGEST_CACHED = 4096
@@ -108,14 +114,25 @@ LARGEST_ENVELOPE = PhysicalMessage(
 
 
 def read(
-    payload: memoryview, packed: bytes, source: str, framing: FramingTraits, received_at: int, topic: Callable[[], str]
+    payload: memoryview,
+    packed: bytes,
+    source: str,
+    framing: FramingTraits,
+    received_at: int,
+    topic: Callable[[], str],
+    prefix: int = 1,
 ) -> PhysicalMessage:
     """Return the physical message that a publish carries; `packed` is its property section, empty before MQTT 5.
 
-    Where messages are numbered as they come, the topic is the subject of one that names none.
+    Where messages are numbered as they come, the topic is the subject of one that names none. Where the topic says what
+    a message is, its first levels, as many as `prefix`, say nothing of that.
 
     Raises InvalidInputError with the code `bad-envelope`, `bad-mq-image`, `bad-mq-header` or `no-envelope`.
     """
+    if framing.told_by_topic:
+        return _told_by_topic(payload, packed, topic().split("/"), prefix)._replace(
+            source=source, framing=framing.name, received_at=received_at
+        )
     correl_id, fields, others = _read(packed) if packed else (None, _NO_FIELDS, NO_PROPERTIES)
     if framing.numbered_on_arrival:
         others = {SUBJECT_PROPERTY: topic(), **others}
@@ -146,6 +163,19 @@ def read(
         return unwrap(message)
     except WireError as error:
         raise InvalidInputError("bad-mq-header", error.row, error.at, error.why) from error
+
+
+def _told_by_topic(payload: memoryview, packed: bytes, levels: Sequence[str], prefix: int) -> PhysicalMessage:
+    """Return the message of a publish with these levels of its topic, whose payload is its body as it is. The
+    correlation data, which an answer repeats, is a property in hexadecimal digits."""
+    given = _decoded(packed) if packed else PublishProperties()
+    own = {TOPIC: "/".join(levels[prefix:]), TOPIC_PREFIX: "/".join(levels[:prefix])}
+    correlation = None if given.correlation_data is None else given.correlation_data.hex()
+    stated = ((CONTENT_TYPE, given.content_type), (RESPONSE_TOPIC, given.response_topic))
+    others = {**dict(given.user), **{name: text for name, text in stated if text is not None}}
+    if correlation is not None:
+        others[CORRELATION_DATA] = correlation
+    return PhysicalMessage("", "", body=payload, properties={**own, **others, **own})
 
 
 def _with_publish_properties(
@@ -277,11 +307,12 @@ def _keep(others: dict[str, str], name: str, text: str, doubts: list[str]) -> No
 
 
 def _properties(message: PhysicalMessage) -> PublishProperties:
-    own = dict(message.properties)
+    own = {name: text for name, text in message.properties.items() if name not in (TOPIC, TOPIC_PREFIX)}
     content_type, response_topic = own.pop(CONTENT_TYPE, None), own.pop(RESPONSE_TOPIC, None)
+    correlation = bytes.fromhex(own.pop(CORRELATION_DATA, "")) if TOPIC in message.properties else b""
     user = list(own.items())
     if not message.msg_type:
-        return PublishProperties(None, content_type, tuple(user), response_topic)
+        return PublishProperties(correlation or None, content_type, tuple(user), response_topic)
     for name, (field, _, write_text, initial, _) in _FIELDS.items():
         value = getattr(message, field)
         if value != initial:

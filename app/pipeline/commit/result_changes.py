@@ -8,12 +8,22 @@ import pyarrow as pa
 
 from app.model.attachment import AttachmentKind
 from app.model.message import Position
-from app.model.records import DAMAGED_MESSAGE, DAMAGED_PART, AttachmentRecord, Checkpoint, Finished, NewEvent, changed
+from app.model.records import (
+    ABORTED,
+    DAMAGED_MESSAGE,
+    DAMAGED_PART,
+    AttachmentRecord,
+    Checkpoint,
+    Finished,
+    NewEvent,
+    changed,
+)
 from app.pipeline.commit import tables
 from app.pipeline.commit.tables import DataSet
 from app.pipeline.finish.finish_outcomes import Result
 from app.service.events import event_spans
 from app.service.events.event_entries import (
+    deletion_event,
     finished_events,
     identified_event,
     quarantine_event,
@@ -78,6 +88,8 @@ def _events(record: AttachmentRecord, result: Result, now: int) -> Iterator[NewE
         yield from finished_events(record, result.finished)
     if result.refused is not None:
         yield refusal_event(record, result.refused, now)
+    if result.has_less and record.reason_code == ABORTED:  # in this batch
+        yield deletion_event(record, now, reason=ABORTED)
 
 
 def data_sets(results: Iterable[Result]) -> Iterator[DataSet]:

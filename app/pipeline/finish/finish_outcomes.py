@@ -5,7 +5,7 @@ and messages for quarantine. Many processes run it at the same time, where the o
 content store, under names that follow from the attachment.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from operator import attrgetter
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import structlog
 
+from app.assembly import ranges
 from app.assembly.collecting import Identification, Refused, Repeated, Warned
 from app.assembly.interpretation import Rejected, answered, interpret, is_same
 from app.model.attachment import AttachmentKind
@@ -113,12 +114,13 @@ def finish(
 def _finish(outcomes: list[KeyOutcome], stores: Stores, archive: JournalArchive, checked: bool) -> list[Result]:
     """Return the results of these outcomes, whose content is durable."""
     outcomes.sort(key=attrgetter("position"))
+    equal = _equal(outcomes, archive)
+    outcomes = [_with_contradiction(outcome, equal) for outcome in outcomes]
     complete = [
         CompleteAttachment(outcome.record, outcome.complete)
         for outcome in outcomes
         if outcome.record is not None and outcome.complete is not None
     ]
-    equal = _equal(outcomes, archive)
     repeated = (pair for outcome in outcomes for pair in outcome.repeated if pair not in equal)
     places = {place for pair in repeated for place in pair if place is not None}
     places |= {refusal.position for outcome in outcomes for refusal in outcome.refused}
@@ -200,6 +202,18 @@ def _equal(outcomes: Iterable[KeyOutcome], archive: JournalArchive) -> set[tuple
     return {pair for pair in pairs if bodies.keys() >= {*pair} and is_same(*(bodies[place] for place in pair))}
 
 
+def _with_contradiction(outcome: KeyOutcome, equal: Container[tuple[int | None, int]]) -> KeyOutcome:
+    """Return an outcome with the note that two messages contradict each other, if they came before it was complete."""
+    record = outcome.record
+    if not outcome.repeated or record is None:
+        return outcome
+    complete_at = max((run.position + run.length for run in outcome.complete or ()), default=None)
+    different = (pair for pair in outcome.repeated if pair[0] is not None and pair not in equal)
+    if any(complete_at is None or again < complete_at for _, again in different):
+        return outcome._replace(record=ranges.contradicted(record))
+    return outcome
+
+
 class _Fetched(NamedTuple):
     """Messages that were fetched together for many effects."""
 
@@ -248,7 +262,7 @@ def _with_messages(result: Result, outcome: KeyOutcome, fetched: dict[int, Physi
     messages = _Fetched(fetched)
     refused = _rejected(outcome.refused, messages)
     conflicts = _rejected((Repeated(None, first, again) for first, again in outcome.repeated), messages)
-    quarantine = [quarantine_entry(*each) for each in (*refused, *conflicts)]
+    quarantine = [quarantine_entry(*each[:3]) for each in (*refused, *conflicts)]
     for each in outcome.refused:
         if each.position not in fetched and each.code == DAMAGED_MESSAGE:  # others are merely gone
             error = InvalidInputError(each.code, each.row, each.at, each.why)

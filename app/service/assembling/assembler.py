@@ -11,6 +11,7 @@ from typing import NamedTuple
 from app.assembly.collecting import (
     ApplicationArrived,
     Completed,
+    Discarded,
     Effect,
     Identification,
     Key,
@@ -21,14 +22,15 @@ from app.assembly.collecting import (
 from app.assembly.interpretation import Answered, Consequence, Duplicate, Rejected, Unreadable, interpret
 from app.assembly.machine import Assembly, AssemblyLimits
 from app.codecs.sas import dialect
-from app.framing.message_events import FAILED, read_event
+from app.framing.message_events import FAILED, is_answered, read_event
 from app.framing.part_runs import MessageRun, runs_and_others
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, InvalidInputError
-from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Pieces
+from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Pieces, RangePart
 from app.model.message import PhysicalMessage, Position
 from app.model.records import changed
 from app.observe import logger
+from app.service.assembling.answering import HeardMessage
 from app.service.assembling.checkpoint_writer import CheckpointWriter, Finish, Unsaved
 from app.service.assembling.known_rows import ReadMessage, Step, load, load_messages
 from app.service.assembling.repetitions import Repetitions
@@ -41,7 +43,7 @@ CHECKPOINT_SECONDS = 0.25
 FEW = 8
 """The number of messages below which looking for runs of parts takes longer than reading each message."""
 
-_PARTS = (PartArrived, GroupPart)
+_PARTS = (PartArrived, GroupPart, RangePart)
 _NO_PART = (Repeated, Refused, ApplicationArrived)
 """The effects of a part that is not taken as a new part."""
 
@@ -91,10 +93,12 @@ class Assembler:
         context: ServiceContext,
         finish: Finish,
         sent_again: Callable[[CompleteAttachment], object] = lambda _complete: None,
+        answers: Callable[[Sequence[HeardMessage]], None] | None = None,
         *,
         read_early: bool = True,
     ) -> None:
-        """Pass complete attachments to `finish`, and finished ones that were sent again to `sent_again`.
+        """Pass complete attachments to `finish`, finished ones that were sent again to `sent_again`, and messages whose
+        senders want an answer to `answers`, after the checkpoint that includes them.
 
         With `read_early`, files whose parts come in order are read as they come. A checkpoint finishes these.
         """
@@ -109,7 +113,8 @@ class Assembler:
         }
         self._dialects: dict[str, int] = {}
         self._incremental = IncrementalReader(context)
-        self._checkpoints = CheckpointWriter(context, finish, sent_again)
+        self._checkpoints = CheckpointWriter(context, finish, sent_again, answers)
+        self._answers = answers is not None
         self.forget()
 
     def forget(self) -> None:
@@ -187,6 +192,9 @@ class Assembler:
             else:
                 at, message = places[found], messages[found]
                 steps += [ReadMessage(at, message, event) for event in self._events(at, message)]
+        if self._answers:
+            heard = (each for each in zip(places, messages, strict=True) if is_answered(each[1]))
+            self._unsaved.heard += [(at, message._replace(body=b"")) for at, message in heard]
         unsure = load(steps, self._assembly, self._context)
         for step in steps:
             if isinstance(step, MessageRun):
@@ -237,13 +245,13 @@ class Assembler:
                 record = self._assembly.attachments[message.source, event.correl_id].record
                 if isinstance(event, PartArrived):
                     self._incremental.parts(record, event.sequence, [message], [Position.unpack(at)])
-                else:
+                elif isinstance(event, GroupPart):
                     self._incremental.group_part(record.id, event, message, Position.unpack(at))
         for effect in effects:
             self._carry_out(effect, at, message)
         return isinstance(event, Announced) and any(isinstance(effect, Refused) for effect in effects)
 
-    def _take_again(self, message: PhysicalMessage, part: PartArrived | GroupPart, at: int) -> None:
+    def _take_again(self, message: PhysicalMessage, part: PartArrived | GroupPart | RangePart, at: int) -> None:
         record = self._assembly.attachments[message.source, part.correl_id].record
         if isinstance(part, PartArrived):
             self._context.repeated.add(record.id, part.sequence)
@@ -298,6 +306,9 @@ class Assembler:
             case Completed(attachment, parts, had_strays):
                 content = self._incremental.take(attachment, parts)
                 self._unsaved.completed[attachment] = None if had_strays else content  # a stray may have been read
+            case Discarded():
+                self._incremental.leave(effect.attachment)
+                self._unsaved.discarded.append(effect.attachment)
             case Warned():
                 self._unsaved.warned.append((message.source, effect))
             case Identification():
@@ -307,7 +318,9 @@ class Assembler:
 
     def _apply_consequence(self, consequence: Consequence | None, source: str) -> None:
         match consequence:
-            case Rejected(position, message, error):
+            case Rejected(position, message, error, attachment):
+                if attachment is not None:
+                    self._assembly.contradict(attachment)
                 self._quarantine(position, message, error)
             case Duplicate(_, to_finish):
                 self._context.metrics.duplicates.labels(source).inc()
@@ -329,5 +342,6 @@ class Assembler:
         self._context.metrics.quarantined.labels(message.source, error.code).inc()
         record, copy = quarantine_entry(position, message, error)
         self._unsaved.quarantine.append(record)
+        self._unsaved.refused[position] = error
         if copy is not None:
             self._unsaved.quarantine_copies.append(copy)

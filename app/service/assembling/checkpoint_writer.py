@@ -5,17 +5,21 @@ other complete attachments passed to finishing.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.assembly.collecting import Address, Identification, Warned
 from app.assembly.machine import Assembly
 from app.model.attachment import AttachmentState
-from app.model.records import Checkpoint, Finished, QuarantineCopy, QuarantineRecord
+from app.model.errors import InvalidInputError
+from app.model.message import PhysicalMessage
+from app.model.records import ABORTED, Checkpoint, Finished, QuarantineCopy, QuarantineRecord
+from app.service.assembling.answering import HeardMessage
 from app.service.assembling.finished_in_checkpoint import close
 from app.service.context import ServiceContext
 from app.service.events.event_entries import (
     complete_messages,
+    deletion_event,
     identified_event,
     lone_message_events,
     quarantine_event,
@@ -41,7 +45,10 @@ class Unsaved:
     identified: list[tuple[str, Identification]] = field(default_factory=list)
     healed: list[str] = field(default_factory=list)
     warned: list[tuple[str, Warned]] = field(default_factory=list)
+    discarded: list[str] = field(default_factory=list)
     sent_again: list[CompleteAttachment] = field(default_factory=list)
+    heard: list[tuple[int, PhysicalMessage]] = field(default_factory=list)
+    refused: dict[int, InvalidInputError] = field(default_factory=dict)
 
 
 ATTACHMENTS_IN_MEMORY = 5_000
@@ -54,9 +61,13 @@ class CheckpointWriter:
     `sent_again`."""
 
     def __init__(
-        self, context: ServiceContext, finish: Finish, sent_again: Callable[[CompleteAttachment], object]
+        self,
+        context: ServiceContext,
+        finish: Finish,
+        sent_again: Callable[[CompleteAttachment], object],
+        answers: Callable[[Sequence[HeardMessage]], None] | None,
     ) -> None:
-        self._context, self._finish, self._sent_again = context, finish, sent_again
+        self._context, self._finish, self._sent_again, self._answers = context, finish, sent_again, answers
 
     def write(self, unsaved: Unsaved, assembly: Assembly, restarts: int | None) -> None:
         """Write a checkpoint of the changes of a machine, and pass on what is complete.
@@ -73,6 +84,9 @@ class CheckpointWriter:
         checkpoint.source_dialects = unsaved.dialects
         checkpoint.events = [quarantine_event(record) for record in unsaved.quarantine]
         checkpoint.warned = [warned_event(source, found, now) for source, found in unsaved.warned]
+        if unsaved.discarded:
+            given_up = {record.id: record for record in checkpoint.attachments}
+            checkpoint.events += [deletion_event(given_up[each], now, reason=ABORTED) for each in unsaved.discarded]
         checkpoint.events += lone_message_events(answered, now)
         checkpoint.identified = [identified_event(source, found, now) for source, found in unsaved.identified]
         closed = close(checkpoint, self._contents(unsaved, now), now)
@@ -91,6 +105,8 @@ class CheckpointWriter:
         attachments = [record.id for record in finished if record.message_id not in closed.messages]
         attachments += [attachment for message in alone for attachment in message.attachments]
         complete_messages(context.catalog, attachments, context.clock.now())
+        if self._answers is not None and unsaved.heard:
+            self._answers([HeardMessage(message, unsaved.refused.get(at)) for at, message in unsaved.heard])
         context.notifier.notify()
 
     def _contents(self, unsaved: Unsaved, now: int) -> dict[str, Finished]:

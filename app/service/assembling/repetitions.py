@@ -10,7 +10,7 @@ from typing import Final
 from app.assembly.collecting import Completed, TrackedAttachment
 from app.assembly.machine import Assembly, AssemblyLimits
 from app.assembly.part_places import Parts
-from app.model.event import GroupPart, PartArrived
+from app.model.event import GroupPart, PartArrived, RangePart
 from app.model.records import AttachmentRecord
 from app.service.finishing.stored_parts import CompleteAttachment, begun
 
@@ -25,7 +25,7 @@ class Repetitions:
         self._assembly = Assembly(limits)
 
     def take(
-        self, record: AttachmentRecord, part: PartArrived | GroupPart, position: int, received_at: int
+        self, record: AttachmentRecord, part: PartArrived | GroupPart | RangePart, position: int, received_at: int
     ) -> CompleteAttachment | None:
         """Take a part of a finished attachment that came again at this packed position. Return the repetition when it
         is complete."""

@@ -100,7 +100,7 @@ def lost_parts_event(attachment_id: str, source: str | None, code: str, reason: 
 
 
 def deletion_event(record: AttachmentRecord, now: int, **more: object) -> NewEvent:
-    """Return the event of an attachment that a client or retention deletes."""
+    """Return the event of an attachment that a client, its sender or retention deletes."""
     data: dict[str, object] = {"source": record.source, "name": record.qualifier_2, **more}
     return NewEvent("attachment.deleted", record.id, now, data, record.trace_parent)
 

@@ -44,15 +44,19 @@ class ReceivedParts:
         positions: Sequence[Position],
         stores: Stores,
         held: list[memoryview] | None = None,
+        keys: Sequence[int] = (),
     ) -> None:
         source = stores.settings.sources.get(record.source)
         self.first, self.encoding = first, (source and source.encoding) or 0
-        self.positions, self._journal = positions, stores.journal
+        self.positions, self.keys, self._journal = positions, keys, stores.journal
         self.is_small = record.bytes_received <= HELD_BYTES
         self._held = held
 
     def __len__(self) -> int:
         return len(self.positions)
+
+    def message(self, number: int) -> PhysicalMessage:
+        return self._journal.read(self.positions[number])
 
     def bodies(self, numbers: Sequence[int] | None = None) -> Iterator[memoryview]:
         if self.is_small:
@@ -93,7 +97,7 @@ def content_of(
     `keys` are the keys of its parts in assembly, in the order of their `positions`. Raises InvalidInputError and
     WireError for content that breaks the specification.
     """
-    reading = _Reading(record, ReceivedParts(record, first, positions, stores), stores)
+    reading = _Reading(record, ReceivedParts(record, first, positions, stores, keys=keys), stores)
     if record.kind is not AttachmentKind.DATA_SET:
         sizes = (extent.length for extent in stores.journal.extents(positions))
         if (why := arrangement_of(record).misfit(keys, sizes)) is not None:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from app.assembly import groups
+from app.assembly import groups, ranges
 from app.assembly.coverage import Runs
 from app.assembly.part_places import Parts, gaps
 from app.framing.registry import framing
@@ -34,11 +34,12 @@ class NothingYet(Exception):
 
 class Leading(NamedTuple):
     """The journal positions of the leading parts, up to the first gap, and what is missing. If it `is_cut`, they end
-    before a part that is there, but that this process cannot read yet."""
+    before a part that is there, but that this process cannot read yet. Of byte ranges there are the parts' `keys`."""
 
     positions: Sequence[Position]
     missing: "Missing"
     is_cut: bool
+    keys: Sequence[int] = ()
 
 
 class Missing(NamedTuple):
@@ -74,7 +75,7 @@ def leading_bytes(record: AttachmentRecord, context: ServiceContext, first: int,
     NotArchived if this process can read none of these bytes yet.
     """
     leading = _leading(record, context)
-    received = _received(record, leading.positions, context)
+    received = _received(record, leading.positions, context, leading.keys)
     pieces: list[bytes] = []
     at, end = 0, first + most
     for piece in _pieces(record, received, context):
@@ -130,7 +131,10 @@ def _leading(record: AttachmentRecord, context: ServiceContext) -> Leading:
     """Return the leading parts. Raises NothingYet if there are none."""
     if record.kind is None:
         raise NothingYet("its header has not come")
-    leading = (_numbered if record.group is None else _grouped)(record, context)
+    if record.group is None:
+        leading = _numbered(record, context)
+    else:
+        leading = (_ranged if record.group.is_of_ranges else _grouped)(record, context)
     if not leading.positions:
         raise NothingYet("its first part has not come")
     return leading
@@ -178,9 +182,21 @@ def _grouped(record: AttachmentRecord, context: ServiceContext) -> Leading:
     return Leading(positions, Missing(ranges, onwards), is_cut=False)
 
 
-def _received(record: AttachmentRecord, positions: Sequence[Position], context: ServiceContext) -> ReceivedParts:
+def _ranged(record: AttachmentRecord, context: ServiceContext) -> Leading:
+    found = list(ranges.leading(Parts(context.catalog.part_runs(record.id))))
+    positions = readable_start([Position.unpack(at) for _, at in found], context)
+    is_known = record.group is not None and record.group.last is not None
+    missing = missing_ranges(record, context.catalog, context.journal, MISSING_SHOWN)
+    onwards = None if is_known else record.bytes_received + 1
+    keys = [key for key, _ in found[: len(positions)]]
+    return Leading(positions, Missing(missing, onwards), len(positions) < len(found), keys)
+
+
+def _received(
+    record: AttachmentRecord, positions: Sequence[Position], context: ServiceContext, keys: Sequence[int] = ()
+) -> ReceivedParts:
     first = context.described(context.journal.read(positions[0]))
-    return ReceivedParts(record, first, positions, context)
+    return ReceivedParts(record, first, positions, context, keys=keys)
 
 
 def _pieces(record: AttachmentRecord, received: ReceivedParts, context: ServiceContext) -> Iterator[bytes | memoryview]:

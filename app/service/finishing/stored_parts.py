@@ -179,7 +179,8 @@ def missing_ranges(
 ) -> list[tuple[int, int]]:
     """Return closed ranges of the sequence numbers that have not come yet, at most `limit` ranges.
 
-    For an IBM MQ group they are the MsgSeqNumbers of incomplete logical messages.
+    For an IBM MQ group they are the MsgSeqNumbers of incomplete logical messages, and for a file in byte ranges its
+    bytes, counted from 1.
     """
     parts = Parts(catalog.part_runs(record.id))
     return arrangement_of(record).missing(record, parts, lambda positions: _sizes(positions, journal), limit)

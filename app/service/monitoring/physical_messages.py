@@ -136,7 +136,8 @@ class PhysicalMessages:
         for name in ("group_id", "message_id"):
             may_be = pc.or_(may_be, pc.starts_with(descriptors.column(name), self._stem))
         for name in pc.unique(descriptors.column("framing")).to_pylist():
-            if (framing := find_framing(name)) is not None and framing.key_in_body:
+            framing = find_framing(name)
+            if framing is not None and (framing.key_in_body or framing.traits.told_by_topic):
                 may_be = pc.or_(may_be, pc.equal(descriptors.column("framing"), name))
         rows = set(pc.indices_nonzero(pc.and_(is_here, may_be)).to_pylist())
         if self._header is not None and self._header[:2] == (segment, batch) and self._header.row < len(descriptors):
@@ -159,6 +160,8 @@ class PhysicalMessages:
             return None
         if framing.arrangement == "grouped":
             return FoundMessage(position, "part", message.msg_seq_number, size, message)
+        if framing.arrangement == "ranged":
+            return FoundMessage(position, "part", None, size, message)
         _, sequence = correlid.split(message.correl_id)
         return FoundMessage(position, "part" if sequence else "count", sequence or None, size, message)
 

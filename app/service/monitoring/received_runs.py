@@ -6,8 +6,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from app.assembly import ranges
 from app.assembly.coverage import MOST_NUMBERS, Covered, Runs, State, covered
-from app.assembly.part_places import little_endian
+from app.assembly.part_places import Parts, little_endian
 from app.codecs.sas import correlid
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, NotArchived
@@ -47,7 +48,7 @@ class PartsReport(NamedTuple):
 def parts_of(record: AttachmentRecord, context: ServiceContext, first: int = 1, last: int | None = None) -> PartsReport:
     """Return the parts of an attachment in a closed interval of sequence numbers; without `last`, all behind `first`.
 
-    Of an IBM MQ group they are the logical messages by MsgSeqNumber.
+    Of an IBM MQ group they are the logical messages by MsgSeqNumber, and of a file in byte ranges its bytes, from 1.
     """
     expected = record.parts_expected if record.group is None else record.group.last
     packed = context.catalog.packed_part_runs(record.id)
@@ -90,7 +91,10 @@ def _marks(record: AttachmentRecord, context: ServiceContext, highest: int) -> d
 def _whole_messages(record: AttachmentRecord, context: ServiceContext) -> Runs:
     assert record.group is not None
     missing = missing_ranges(record, context.catalog, context.journal, MOST_RUNS)
-    last = record.group.last or max((end for _, end in missing), default=0) or record.parts_received
+    if record.group.is_of_ranges:
+        last = record.group.last or ranges.furthest(Parts(context.catalog.part_runs(record.id)))
+    else:
+        last = record.group.last or max((end for _, end in missing), default=0) or record.parts_received
     whole: list[PartRun] = []
     following = 1
     for begin, end in [*missing, (last + 1, last + 1)]:

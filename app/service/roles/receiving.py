@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from app.model.errors import CatalogTaken, GatewayError
 from app.ports import ContentStore, Receiver, Segment
+from app.service.assembling.answering import Answers
 from app.service.assembling.assembly_hosts import AssemblyHost, Landing
 from app.service.content.content_damage import Damages
 from app.service.context import ArchiveContext, Change, ReceiverContext, at_once
@@ -28,6 +29,7 @@ from app.service.threads import Worker, periodic
 
 UPKEEP_SECONDS = 1.0
 REPLAY_SECONDS = 1.0
+ANSWER_SECONDS = 0.1
 STOP_SECONDS = 20.0
 LOOK_SECONDS = 2.0
 """The time after which a process looks again whether there are more archives."""
@@ -98,7 +100,8 @@ class OwnReceiving:
         self._damages, self._stop, self._taken = damages, stop, taken
         self._healer = Healer(context, damages, read, stop)
         is_elsewhere = context.settings.assembler == "spark"
-        assembly: AssemblyHost = Landing(context) if is_elsewhere else Embedded(context, self._healer.put)
+        answers = Answers(context, receivers)
+        assembly: AssemblyHost = Landing(context) if is_elsewhere else Embedded(context, self._healer.put, answers.put)
         self.stream = Stream(context, receivers, assembly, stop)
         self.times = self.stream.times
         self._archiver = None if archive is None else Archiver(context, archive)
@@ -112,6 +115,7 @@ class OwnReceiving:
             every(UPKEEP_SECONDS, "seal", partial(seal_old_segment, context)),
             every(UPKEEP_SECONDS, "retire", self._upkeep.retire_segments),
             every(1.0, "heal", self._healer.step),
+            every(ANSWER_SECONDS, "answer", answers.step),
         ]
         if context.settings.standby is None:  # otherwise the lease is watched
             self._own_workers.append(Worker("lock", self._keep_lock))

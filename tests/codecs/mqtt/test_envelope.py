@@ -12,7 +12,7 @@ from app.codecs.mqtt import mqtt_envelope, properties
 from app.codecs.mqtt.properties import PublishProperties
 from app.framing.registry import traits
 from app.model.errors import InvalidInputError
-from app.model.message import EVIDENCE, PhysicalMessage
+from app.model.message import EVIDENCE, TOPIC, TOPIC_PREFIX, PhysicalMessage
 
 LONG = st.integers(-(2**31), 2**31 - 1)
 IDENTIFIER = st.just(b"") | st.binary(min_size=24, max_size=24).filter(any)
@@ -79,6 +79,24 @@ def test_properties_count_before_the_payload(payload: bytes) -> None:
     packed = properties.encode(PublishProperties(b"C" * 16, user=(("msg-type", "100000"), ("msg-type", "100000"))))
     message = read(payload, packed, PhysicalMessage("", "sas_queue"))
     assert (message.msg_type, message.correl_id, message.body) == (100000, b"C" * 16 + bytes(8), payload)
+
+
+def test_where_the_topic_says_what_a_message_is_its_payload_is_its_body() -> None:
+    payload = write_image(PhysicalMessage("", "", msg_type=8, body=b"a body"))
+    given = PublishProperties(b"c" * 30, None, (("msg-type", "8"), (TOPIC, "forged"), ("own", "1")), "answers/me")
+    topic = "plant/d17/file-async/f/0"
+    read = mqtt_envelope.read(
+        memoryview(payload), properties.encode(given), "s", traits("file_transfer"), 5, lambda: topic, 3
+    )
+    assert (bytes(read.body), read.msg_type, read.source, read.received_at) == (payload, 0, "s", 5)
+    assert read.properties == {
+        TOPIC: "f/0",
+        TOPIC_PREFIX: "plant/d17/file-async",
+        "msg-type": "8",
+        "own": "1",
+        "response-topic": "answers/me",
+        "correlation-data": (b"c" * 30).hex(),
+    }
 
 
 def test_without_a_message_type_properties_are_the_messages_own() -> None:

@@ -1,0 +1,96 @@
+"""Answers to the senders of messages, by the connection that received them.
+
+A message is answered after the checkpoint that includes it, when it and what became of it are durable. What waits for
+an answer is in memory only: a sender that gets none sends its message again, and is then answered by what is known. So
+an answer may come twice.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import partial
+from threading import Lock
+from typing import Final, NamedTuple
+
+from app.framing.registry import framing
+from app.model.errors import InvalidInputError
+from app.model.message import PhysicalMessage
+from app.model.records import AttachmentRecord
+from app.ports import AnsweringReceiver, Receiver
+from app.service.context import ReceiverContext
+from app.service.finishing.stored_parts import missing_ranges
+
+MOST_WAITING: Final = 50_000
+"""The most messages that wait for their answers. Beyond that the oldest are not answered."""
+RANGES: Final = 100
+"""The most missing ranges that an answer names."""
+
+
+class HeardMessage(NamedTuple):
+    """A message without its body, and the error for which it was refused."""
+
+    message: PhysicalMessage
+    refused: InvalidInputError | None
+
+
+class Answers:
+    """Answers the messages of sources whose receivers can answer. The lock guards `_waiting`."""
+
+    def __init__(self, context: ReceiverContext, receivers: Mapping[str, Receiver]) -> None:
+        self._context = context
+        self._receivers = {name: each for name, each in receivers.items() if isinstance(each, AnsweringReceiver)}
+        self._lock = Lock()
+        self._waiting: deque[HeardMessage] = deque(maxlen=MOST_WAITING)
+
+    def put(self, heard: Sequence[HeardMessage]) -> None:
+        """Have messages answered that are durable."""
+        with self._lock:
+            self._waiting.extend(each for each in heard if each.message.source in self._receivers)
+
+    def step(self) -> None:
+        """Answer the messages that can be answered now."""
+        with self._lock:
+            heard = [*self._waiting]
+            self._waiting.clear()
+        by_source: dict[str, list[HeardMessage]] = {}
+        for each in heard:
+            by_source.setdefault(each.message.source, []).append(each)
+        for source, some in by_source.items():
+            try:
+                later = self._answer(source, some)
+            except Exception:
+                self.put(some)
+                raise
+            self.put(later)
+
+    def _answer(self, source: str, heard: Sequence[HeardMessage]) -> list[HeardMessage]:
+        """Answer messages of a source; return those that cannot be answered yet."""
+        keys = [self._key(each) for each in heard]
+        wanted = [*dict.fromkeys(key for key in keys if key is not None)]
+        records = self._context.catalog.attachments_by_key(source, wanted)
+        answers: list[PhysicalMessage] = []
+        later: list[HeardMessage] = []
+        for each, key in zip(heard, keys, strict=True):
+            record = None if key is None else records.get(key)
+            answer = self._answer_to(each, record)
+            if answer is None:
+                later.append(each)
+            else:
+                answers.append(answer)
+        self._receivers[source].answer(answers)
+        return later
+
+    def _answer_to(self, heard: HeardMessage, record: AttachmentRecord | None) -> PhysicalMessage | None:
+        missing = partial(self._missing, record)
+        return framing(heard.message.framing).answer(heard.message, heard.refused, record, missing)
+
+    def _missing(self, record: AttachmentRecord | None) -> Sequence[tuple[int, int]]:
+        if record is None:
+            return ()
+        return missing_ranges(record, self._context.catalog, self._context.journal, RANGES)
+
+    @staticmethod
+    def _key(heard: HeardMessage) -> bytes | None:
+        try:
+            return framing(heard.message.framing).attachment_key(heard.message)
+        except InvalidInputError:
+            return None
