@@ -13,6 +13,7 @@ from sqlalchemy import (
     Table,
     TextClause,
     and_,
+    bindparam,
     case,
     func,
     literal,
@@ -58,6 +59,9 @@ _ATTACHMENTS: Mapping[str, Listing[AttachmentRecord]] = {
     for sort in get_args(Sort)
 }
 _MESSAGES = Listing(_messages.c.received_at, _messages.c.id, message_record)
+_ATTACHMENT, _MESSAGE = (
+    select(table).where(table.c.id == bindparam("wanted")) for table in (_attachments, _messages)
+)
 _ATTACHMENTS_BY_ID = Lookup(_attachments.c.id, select(_attachments).where)
 _MESSAGES_BY_ID = Lookup(_messages.c.id, select(_messages).where)
 _MESSAGES_THAT_WAITED = Lookup(
@@ -107,7 +111,7 @@ class ListingPart(CatalogPart):
             return count_rows(connection, _ATTACHMENTS[NEWEST_FIRST], select(_attachments), search)
 
     def attachment(self, attachment_id: str) -> AttachmentRecord | None:
-        return self._one(select(_attachments).where(_attachments.c.id == attachment_id), attachment_record)
+        return self._one(_ATTACHMENT, attachment_record, wanted=attachment_id)
 
     def attachments_by_id(self, attachment_ids: Sequence[str]) -> list[AttachmentRecord]:
         return self._by_id(_ATTACHMENTS_BY_ID, attachment_ids, attachment_record)
@@ -137,7 +141,7 @@ class ListingPart(CatalogPart):
             return fetch_page(connection, _MESSAGES, select(_messages), cursor, limit, search)
 
     def message(self, message_id: str) -> MessageRecord | None:
-        return self._one(select(_messages).where(_messages.c.id == message_id), message_record)
+        return self._one(_MESSAGE, message_record, wanted=message_id)
 
     def identifiers(self, of: Identified, prefix: str, limit: int, within: Collection[str] | None = None) -> list[str]:
         # A range of the primary key, not LIKE: PostgreSQL can use an index for LIKE only with the collation C.

@@ -43,9 +43,9 @@ class CatalogPart:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def _one(self, statement: Select[Any], record: Callable[[Row[Any]], T]) -> T | None:
+    def _one(self, statement: Select[Any], record: Callable[[Row[Any]], T], **parameters: Any) -> T | None:
         with self._database.read() as connection:
-            row = connection.execute(statement).first()
+            row = connection.execute(statement, parameters).first()
         return None if row is None else record(row)
 
     def _all(self, statement: Select[Any], record: Callable[[Row[Any]], T]) -> list[T]:

@@ -13,7 +13,8 @@
 - Heads with which nothing can be done are refused (`app.web.server.refusals`). An offer to change the protocol is
 ignored.
 
-The limits apply before memory is used: received bytes are parsed in slices, and refused bytes are not kept.
+The limits apply before memory is used: received bytes are parsed in slices of at most `header_bytes`, and refused bytes
+are not kept.
 """
 
 import asyncio
@@ -43,7 +44,6 @@ from app.web.server.refusals import LONGEST_TARGET, RequestRefused
 
 log = logger(__name__)
 
-SLICE = 16 << 10
 _LF = ord("\n")
 OTHER_DESCRIPTORS = 200
 """Descriptors reserved for files, brokers and databases."""
@@ -266,7 +266,7 @@ class LimitedProtocol(HttpToolsProtocol):
         while view:
             if self._is_refused():
                 return
-            size = min(SLICE, self.limits.header_bytes - self._overhead)
+            size = self.limits.header_bytes - self._overhead
             if size <= 0:
                 self._refuse(refusals.too_large(414 if self._in_head and not self.headers else 431))
                 return
