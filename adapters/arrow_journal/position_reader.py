@@ -200,14 +200,16 @@ class PositionReader:
         """Yield the pieces of bodies for these extents."""
         at = batch = -1
         start, offsets, crcs = NO_LAYOUT
+        segment: SegmentFile | None = None
         for extent in extents:
             number, offset, length = extent
-            segment = self._segment(number)
+            if segment is None or number != at:
+                at, segment, (start, offsets, crcs) = number, self._segment(number), NO_LAYOUT
             if not length:
                 yield _EMPTY
                 continue
-            if number != at or not start <= offset < start + offsets[-1]:
-                at, batch = number, segment.batch_at(offset)
+            if not start <= offset < start + offsets[-1]:
+                batch = segment.batch_at(offset)
                 start, offsets, crcs = self._layout(number, batch)
             row = bisect_right(offsets, offset - start) - 1
             if not 0 <= row < len(crcs) or offset + length > start + offsets[row + 1]:

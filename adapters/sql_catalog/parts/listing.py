@@ -59,9 +59,7 @@ _ATTACHMENTS: Mapping[str, Listing[AttachmentRecord]] = {
     for sort in get_args(Sort)
 }
 _MESSAGES = Listing(_messages.c.received_at, _messages.c.id, message_record)
-_ATTACHMENT, _MESSAGE = (
-    select(table).where(table.c.id == bindparam("wanted")) for table in (_attachments, _messages)
-)
+_ATTACHMENT, _MESSAGE = (select(table).where(table.c.id == bindparam("wanted")) for table in (_attachments, _messages))
 _ATTACHMENTS_BY_ID = Lookup(_attachments.c.id, select(_attachments).where)
 _MESSAGES_BY_ID = Lookup(_messages.c.id, select(_messages).where)
 _MESSAGES_THAT_WAITED = Lookup(

@@ -92,6 +92,10 @@ class JournalContent:
         while length > 0:
             extent = self.extents[at]
             skipped = offset - (self._ends[at] - extent.length)
+            if not skipped and 0 < extent.length <= min(PIECE, length):
+                yield extent
+                offset, length, at = offset + extent.length, length - extent.length, at + 1
+                continue
             for start in range(skipped, extent.length, PIECE):
                 taken = min(PIECE, extent.length - start, length)
                 if not taken:
