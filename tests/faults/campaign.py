@@ -44,16 +44,17 @@ def main() -> int:
         name = chosen[number % len(chosen)]
         seed = f"{arguments.seed}.{number // len(chosen)}"
         begun = time.monotonic()
-        with TemporaryDirectory(prefix="faults-") as folder:
+        # A process that was killed may have left another one, which still writes for a moment.
+        with TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as folder:
             begin, most = ROUNDS[name]
             if name.startswith("receivers"):
                 begin = partial(begin, attachments=arguments.attachments)
             count = min(most, arguments.faults - total.faults)
             verdict = begin(seed, Path(folder), count if arguments.long else None)
-        total = summed((total, verdict))
-        told = verdict.notes if arguments.tell or not verdict.is_kept else ()
-        first = f"{name} {seed}: {verdict.line}  ({time.monotonic() - begun:.0f} s)"
-        sys.stderr.write("\n    ".join((first, *told)) + "\n")
+            total = summed((total, verdict))
+            told = verdict.notes if arguments.tell or not verdict.is_kept else ()
+            first = f"{name} {seed}: {verdict.line}  ({time.monotonic() - begun:.0f} s)"
+            sys.stderr.write("\n    ".join((first, *told)) + "\n")
         number += 1
     sys.stdout.write(f"{total.line}\n")
     return 0 if total.is_kept else 1
