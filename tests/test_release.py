@@ -403,7 +403,7 @@ def test_the_workflow_builds_with_make_and_signs_where_no_code_of_the_project_ru
     assert f"cosign attest-blob --yes --statement {STATEMENT} --bundle {BUNDLE}" in steps["sign"]
     assert f"sha256sum --check --strict {SUMS}" in steps["sign"]
     privileged = {name for name, job in jobs.items() if "permissions" in job}
-    assert privileged == {"sign", "publish"}
+    assert privileged == {"sign", "publish", "publish-images"}
     assert workflow["permissions"] == {"contents": "read"}
     assert not [name for name in privileged if re.search(r"\bmake |python|\.ci/|actions/checkout", steps[name])]
     assert set(jobs["publish"]["strategy"]["matrix"]["distribution"]) == set(NAMES)

@@ -219,6 +219,7 @@ def batch(
         typer.echo(json.dumps(report_json, indent=2, ensure_ascii=False))
     else:
         _show(committed, report)
+    _show_unsealed(archives)
     _show_damage(committed)
     _require(violations)
     if committed.damaged:
@@ -422,6 +423,14 @@ def _show(committed: "CommittedBatch", report: "RunReport") -> None:
     for each in committed.tables:
         for warning in each.warnings:
             err.print(f"{escape(each.table)}: {escape(warning)}", style="yellow", highlight=False)
+
+
+def _show_unsealed(archives: Sequence[str]) -> None:
+    """Print on standard error which segments were left out, since a gateway still writes them."""
+    for place in archives:
+        if (unsealed := plugins.archive()(place).open_segment()) is not None:
+            sentence = f"segment {unsealed.number} of {escape(place)} is still written, and comes with a later run"
+            err.print(f"{sentence}: {_WHEN_SEALED}", style="yellow", soft_wrap=True)
 
 
 def _show_damage(committed: "CommittedBatch") -> None:

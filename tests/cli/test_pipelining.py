@@ -1,7 +1,7 @@
 """`pipeline` at the command line: what a batch says of everything that can come, and of what it cannot do."""
 
 import json
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -169,10 +169,15 @@ def test_what_tasks_and_java_raise_is_said_in_a_line(spark: SparkSession, tmp_pa
     ]
 
 
-def test_tables_are_left_out_where_nobody_wants_them(run: Run, spark: SparkSession, tmp_path: Path) -> None:
+def test_tables_are_left_out_where_nobody_wants_them_and_a_segment_that_is_still_written_is_named(
+    run: Run, spark: SparkSession, tmp_path: Path
+) -> None:
     mixed_journal.write(tmp_path / "journal", mixed_journal.traffic(Random(3), 3, 1000))
-    done = run("pipeline", "batch", tmp_path / "journal", "--out", tmp_path / "result", "--no-tables", "--json")
+    with closing(ArrowJournal(tmp_path / "journal")) as writing:
+        (position,) = writing.append([PhysicalMessage("s", "sas_queue", body=b"?")])
+        done = run("pipeline", "batch", tmp_path / "journal", "--out", tmp_path / "result", "--no-tables", "--json")
     assert done.code == 0, done.err
+    assert f"segment {position.segment} of {tmp_path / 'journal'} is still written" in done.err
     told = json.loads(done.out)
     assert told["attachments"]["finished"] > 0
     assert told["tables"] == []

@@ -252,7 +252,8 @@ class Stock:
     def quarantined(self, body: bytes, **fields: Any) -> QuarantineRecord:
         self._count += 1
         source = fields.get("source", "orders")
-        message = PhysicalMessage(source, "sas_queue", msg_type=100000, body=body)
+        now = self.clock.now()  # retention leaves what has just come, and what becomes of it when it is replayed
+        message = PhysicalMessage(source, "sas_queue", msg_type=100000, body=body, received_at=now)
         message = message._replace(properties={"mqmd.put_appl_name": "sas.exe"})
         (position,) = self.journal.append([message])
         record = QuarantineRecord(
@@ -266,7 +267,7 @@ class Stock:
             msg_type=100000,
             correl_id=bytes(24),
             size=len(body),
-            received_at=self.clock.now(),
+            received_at=now,
         )
         self.catalog.checkpoint(Checkpoint(quarantine=[record]))
         return record

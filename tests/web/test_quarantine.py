@@ -89,11 +89,14 @@ def test_a_replay_says_what_became_of_the_attachments(stock: Stock, http: httpx.
 
 def replayed(stock: Stock, http: httpx.Client, message: PhysicalMessage) -> dict[str, Any]:
     """What a replay says of a message that was quarantined, as if settings had been wrong."""
+    message = message._replace(received_at=stock.clock.now())  # retention leaves what has just come
     (position,) = stock.journal.append([message])
     record, copy = quarantine_entry(position.pack(), message, InvalidInputError("wrong-settings", "", -1, "why"))
     copies = [] if copy is None else [copy]
     stock.catalog.checkpoint(Checkpoint(quarantine=[record], quarantine_copies=copies))
-    outcome: dict[str, Any] = http.post(f"/v1/quarantine/{record.id}/replay").json()["outcome"]
+    response = http.post(f"/v1/quarantine/{record.id}/replay")
+    assert response.status_code == 200, response.text
+    outcome: dict[str, Any] = response.json()["outcome"]
     return outcome
 
 
