@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from random import Random
 from time import sleep
@@ -390,3 +390,31 @@ def test_who_was_paused_has_acknowledged_nothing_that_is_not_published(
         assert published[: len(acknowledged)] == acknowledged, moments
         assert published == sent[: len(published)], moments
         assert paused.identity().id not in {each.id for each in place.catalog.receiving_journals()}
+
+
+def test_who_removes_what_another_one_has_left_is_seen_at_work(
+    place: ReceiversTogether, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.service.receiving.publishing.TAKEN_OVER_SECONDS", 0.0)
+    monkeypatch.setattr("app.service.receiving.publishing.LOOK_SECONDS", 0.0)
+    _, killed = without_disk(place, "killed")
+    other, own = without_disk(place, "other")
+    for number in range(5):
+        killed.begin_append([PhysicalMessage("orders", "sas_queue", body=b"%d" % number)])()
+    sleep(0.01)
+    steps: list[str] = []
+    see, remove = place.catalog.see, ArrowArchive.remove
+
+    def seen(journal: str) -> None:
+        steps.append(journal)
+        see(journal)
+
+    def removes(archive: ArrowArchive, segment: int) -> None:
+        steps.append("removes")
+        remove(archive, segment)
+
+    monkeypatch.setattr(place.catalog, "see", seen)
+    monkeypatch.setattr(ArrowArchive, "remove", removes)
+    other.publish()
+    assert steps.count("removes") == 5
+    assert all(before == own.identity().id for before, step in pairwise(steps) if step == "removes")

@@ -88,7 +88,7 @@ class Publisher:
         self._own = self._recorded(_Own(context.journal, context.journal.identity().id))
         self._ends: deque[Publication] = deque()
         """What this process has published, as long as `place` may be asked for it."""
-        self._looked_at = -LOOK_SECONDS
+        self._looked_at = self._seen_at = -LOOK_SECONDS
         self.has_left = False
         self._fault = Recurring(log, "publishing", consequence="sealed segments stay in the receiver's own journal")
         context.metrics.archive_waiting_segments.set_function(lambda: len(self._own.waiting()))
@@ -164,6 +164,7 @@ class Publisher:
     def _publish(self, own: _Own) -> _Own:
         """Publish what waits in a journal; return it as it is then."""
         while True:
+            self._show()
             number = Position.unpack(self._catalog.published()).segment + 1
             own = self._recorded(own)
             segments = _together(own.waiting())
@@ -222,10 +223,16 @@ class Publisher:
         if own is not None and own.has_left:
             log.warning("receiver_rejoined", journal=own.id, reason="it had been made to leave")
             self._join()
-        self._catalog.see(self._own.id)
+        self._show()
         self._looked_at = monotonic()
         left = (each for each in self._catalog.receiving_journals() if each.in_archive and each.id != self._own.id)
         return [each.id for each in left if not each.has_left and each.silent > TAKEN_OVER_SECONDS * 1e6]
+
+    def _show(self) -> None:
+        """Show that this receiver is at work: it is not replaced while it publishes for long what others have left."""
+        if not self.has_left and monotonic() - self._seen_at >= LOOK_SECONDS:
+            self._catalog.see(self._own.id)
+            self._seen_at = monotonic()
 
     def _take_over(self, journal: str) -> None:
         """Publish what a receiver has left that is away, and let it add nothing more."""
@@ -235,6 +242,7 @@ class Publisher:
         if not left.fence(own.published):
             return  # it has just added a segment: the next look finds that
         for segment in left.segments():
+            self._show()
             left.remove(segment.number)
         self._catalog.leave(journal, keeps_sessions=True)
         log.warning("receiver_replaced", journal=journal, last_own_segment=own.published)
