@@ -54,13 +54,15 @@ class Answers:
         by_source: dict[str, list[HeardMessage]] = {}
         for each in heard:
             by_source.setdefault(each.message.source, []).append(each)
-        for source, some in by_source.items():
-            try:
-                later = self._answer(source, some)
-            except Exception:
+        try:
+            while by_source:
+                source = next(iter(by_source))
+                later = self._answer(source, by_source[source])
+                del by_source[source]
+                self.put(later)
+        finally:  # after an error, those that were not answered are tried again
+            for some in by_source.values():
                 self.put(some)
-                raise
-            self.put(later)
 
     def _answer(self, source: str, heard: Sequence[HeardMessage]) -> list[HeardMessage]:
         """Answer messages of a source; return those that cannot be answered yet."""
