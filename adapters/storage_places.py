@@ -1,10 +1,13 @@
 """Storage places by path or URL: a local folder, or a bucket that obstore reaches."""
 
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import obstore
 from obstore.store import MemoryStore, ObjectStore, from_url
 
 _AMAZON, _GOOGLE, _AZURE = "Amazon S3", "Google Cloud Storage", "Azure Blob Storage"
@@ -53,6 +56,8 @@ _CREDENTIALS = {
 }
 """Variables of which one must be set. Without any, obstore asks the metadata address of the machine's cloud for
 credentials, which any process there may do. In each list, the last ones name that address, and so allow it."""
+_DELETED_AT_ONCE = 1000
+"""The most objects that one request to Amazon S3 deletes."""
 
 
 def local_folder(place: str | Path) -> Path | None:
@@ -83,6 +88,21 @@ def bucket(url: str) -> ObjectStore:
             )
         return from_url(url)
     raise ValueError(f"unknown storage URL {url}; give a path, or a URL with file, s3, gs or az")
+
+
+def delete_objects(store: ObjectStore, names: Sequence[str]) -> None:
+    """Delete objects, if they are there, many with one request. Raises what obstore raises, but not FileNotFoundError.
+
+    Each request has at most 1,000 names, so that one which takes too long does not hold up all.
+    """
+    for at in range(0, len(names), _DELETED_AT_ONCE):
+        some = list(names[at : at + _DELETED_AT_ONCE])
+        try:
+            obstore.delete(store, some)
+        except FileNotFoundError:  # a store that refuses to delete missing objects
+            for name in some:
+                with suppress(FileNotFoundError):
+                    obstore.delete(store, name)
 
 
 @cache

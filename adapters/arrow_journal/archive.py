@@ -176,10 +176,11 @@ class ArrowArchive(PositionReader):
     def fence(self, after: int) -> bool:
         return self._storage.add(after + 1, [_FENCE]) or is_fence(self._storage.find(after + 1))
 
-    def remove(self, segment: int) -> None:
-        self._storage.remove(segment)
-        self._found.pop(segment, None)
-        self._forget(segment)
+    def remove(self, *segments: int) -> None:
+        self._storage.remove(*segments)
+        for segment in segments:
+            self._found.pop(segment, None)
+            self._forget(segment)
 
     def origin(self, segment: int) -> Publication | None:
         try:

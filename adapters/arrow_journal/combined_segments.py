@@ -68,7 +68,7 @@ class CombinedSegments:
     def keep(self, state: SegmentState, data: memoryview) -> None:  # noqa: ARG002
         raise self._only_read()
 
-    def remove(self, number: int) -> None:  # noqa: ARG002
+    def remove(self, *numbers: int) -> None:  # noqa: ARG002
         raise self._only_read()
 
     def _only_read(self) -> GatewayError:

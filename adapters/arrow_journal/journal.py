@@ -210,9 +210,16 @@ class ArrowJournal(PositionReader):
                 failed = failed or error
         return failed
 
-    def retire(self, segment: int) -> None:
-        """Delete a segment, unless it is gone already. Raises ValueError when it is being written."""
-        self._take_out(segment, lambda path: path.unlink())
+    def retire(self, *segments: int) -> None:
+        """Delete segments, unless they are gone already. Raises ValueError for the one that is being written."""
+        failed: GatewayError | None = None
+        for segment in segments:
+            try:
+                self._take_out(segment, lambda path: path.unlink())
+            except GatewayError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     def set_aside(self, segment: int) -> None:
         """Rename a segment as damaged. Raises the same errors as `retire`."""

@@ -105,8 +105,8 @@ class ObjectJournal(ArrowArchive):
     def seal(self, before: int | None = None) -> None:
         """Do nothing: every object is sealed."""
 
-    def retire(self, segment: int) -> None:
-        self.remove(segment)
+    def retire(self, *segments: int) -> None:
+        self.remove(*segments)
 
     def free_bytes(self) -> int:
         return UNLIMITED

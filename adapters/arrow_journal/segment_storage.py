@@ -18,7 +18,7 @@ from adapters.arrow_journal.batch_columns import Bytes
 from adapters.arrow_journal.segment_cache import FileCache, own_folder
 from adapters.arrow_journal.segment_files import SegmentState, segment_files, segment_path
 from adapters.disk import ReadFile, UnreadableError, sync_folder
-from adapters.storage_places import bucket, local_folder
+from adapters.storage_places import bucket, delete_objects, local_folder
 from app.model.errors import GatewayError
 from app.model.message import sealed_number, segment_name
 
@@ -50,8 +50,8 @@ class SegmentStorage(Protocol):
     def keep(self, state: SegmentState, data: memoryview) -> None:
         """Keep what was just added where it can be read without being fetched."""
 
-    def remove(self, number: int) -> None:
-        """Delete the file of a segment, if there is one."""
+    def remove(self, *numbers: int) -> None:
+        """Delete the files of segments that are there; those of a bucket by few requests."""
 
     def drop_copy(self, state: SegmentState, file: ReadFile) -> bool:
         """Delete the local copy of a segment, which has damage and is open as `file`.
@@ -157,11 +157,12 @@ class FolderSegments:
     def keep(self, state: SegmentState, data: memoryview) -> None:
         """Do nothing: segments of a folder are read in place."""
 
-    def remove(self, number: int) -> None:
-        try:
-            self._path(number).unlink(missing_ok=True)
-        except OSError as error:
-            raise GatewayError(f"{self.path(number)} cannot be deleted: {error}") from error
+    def remove(self, *numbers: int) -> None:
+        for number in numbers:
+            try:
+                self._path(number).unlink(missing_ok=True)
+            except OSError as error:
+                raise GatewayError(f"{self.path(number)} cannot be deleted: {error}") from error
 
     def drop_copy(self, state: SegmentState, file: ReadFile) -> bool:  # noqa: ARG002
         """Return False: segments of a folder are read in place."""
@@ -233,9 +234,11 @@ class BucketSegments:
     def keep(self, state: SegmentState, data: memoryview) -> None:
         self._cache.open(_copy_name(state), state.size, lambda start, end: data[start:end])
 
-    def remove(self, number: int) -> None:
-        with suppress(KeyError), self._explained(number):
-            obstore.delete(self._store, segment_name(number))
+    def remove(self, *numbers: int) -> None:
+        try:
+            delete_objects(self._store, list(map(segment_name, numbers)))
+        except (BaseError, OSError) as error:
+            raise GatewayError(f"segments of {self._url} cannot be deleted: {error}") from error
 
     def drop_copy(self, state: SegmentState, file: ReadFile) -> bool:
         name = _copy_name(state)

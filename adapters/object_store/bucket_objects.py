@@ -3,20 +3,20 @@
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import obstore
 from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
 from adapters.object_store.pending_objects import PendingObjects
+from adapters.storage_places import delete_objects
 from app.model.errors import DamagedError, GatewayError
 
 PIECE = 1 << 20
 
 _PART = 8 << 20
 _PARTS_AT_ONCE = 4
-DELETED_AT_ONCE = 1000
 PUT_AT_ONCE = 32
 """The number of small objects that are uploaded at the same time. A request takes some tens of milliseconds, most of
 them waiting."""
@@ -71,18 +71,12 @@ class BucketObjects:
         return None
 
     def delete(self, name: str) -> None:
-        with suppress(KeyError), _explained(name):
-            obstore.delete(self._store, name)
+        self.delete_all([name])
 
     def delete_all(self, names: Sequence[str]) -> None:
-        for at in range(0, len(names), DELETED_AT_ONCE):
-            some = list(names[at : at + DELETED_AT_ONCE])
-            try:
-                with _explained(some[0]):
-                    obstore.delete(self._store, some)
-            except KeyError:  # a store that refuses to delete missing objects
-                for name in some:
-                    self.delete(name)
+        if names:
+            with _explained(names[0]):
+                delete_objects(self._store, names)
 
     def names(self, prefix: str = "") -> Iterator[str]:
         folder = prefix.rpartition("/")[0]

@@ -196,8 +196,8 @@ class JournalArchive(ReplayReader, Protocol):
         """Take the number behind number `after`, so that the receiver whose segments these are can acknowledge nothing
         any more. Return False if it has just added a segment there. A fence that is there already counts."""
 
-    def remove(self, segment: int) -> None:
-        """Remove a segment, if it is there."""
+    def remove(self, *segments: int) -> None:
+        """Remove segments that are there. If that fails, some of them may be left."""
 
     def origin(self, segment: int) -> Publication | None:
         """Return where the messages of a published segment come from; None if it was not published. Raises KeyError if
@@ -268,8 +268,11 @@ class WritableJournal(ReplayReader, Protocol):
         An earlier segment that cannot be ended leaves the one being written as it is.
         """
 
-    def retire(self, segment: int) -> None:
-        """Remove a sealed segment, unless it is gone already. Raises JournalTaken as `begin_append` does."""
+    def retire(self, *segments: int) -> None:
+        """Remove sealed segments, unless they are gone already. Raises JournalTaken as `begin_append` does.
+
+        One that cannot be removed does not stop the others; the first error is raised after them.
+        """
 
     def free_bytes(self) -> int:
         """Return the free space, in bytes, of the file system that holds the journal."""

@@ -5,6 +5,7 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pytest
 
 from adapters.arrow_journal import ObjectJournal
@@ -155,3 +156,23 @@ def test_what_is_published_is_not_fetched(
     assert shared.add(7, pieces)
     assert (origin.segment, Position.unpack(origin.end)) == (2, Position(7, 1, 0))
     assert bodies(shared) == [b"1", b"2"]
+
+
+def test_many_objects_are_removed_at_once(
+    journal: ObjectJournal, place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for number in range(5):
+        journal.begin_append(messages(b"%d" % number))()
+    journal.retire(2)
+    requests: list[Any] = []
+    delete = obstore.delete
+
+    def counted(store: Any, names: Any) -> None:
+        requests.append(names)
+        delete(store, names)
+
+    monkeypatch.setattr(obstore, "delete", counted)
+    other = ArrowArchive(ObjectJournal.place(place, journal.identity().id), tmp_path / "other")
+    other.remove(1, 2, 3, 4)  # 2 is gone
+    assert bodies(other) == [b"4"]
+    assert len(requests) == place.startswith("memory")

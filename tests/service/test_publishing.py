@@ -397,6 +397,7 @@ def test_who_removes_what_another_one_has_left_is_seen_at_work(
 ) -> None:
     monkeypatch.setattr("app.service.receiving.publishing.TAKEN_OVER_SECONDS", 0.0)
     monkeypatch.setattr("app.service.receiving.publishing.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("app.service.receiving.publishing.REMOVED_AT_ONCE", 2)
     _, killed = without_disk(place, "killed")
     other, own = without_disk(place, "other")
     for number in range(5):
@@ -409,12 +410,12 @@ def test_who_removes_what_another_one_has_left_is_seen_at_work(
         steps.append(journal)
         see(journal)
 
-    def removes(archive: ArrowArchive, segment: int) -> None:
+    def removes(archive: ArrowArchive, *segments: int) -> None:
         steps.append("removes")
-        remove(archive, segment)
+        remove(archive, *segments)
 
     monkeypatch.setattr(place.catalog, "see", seen)
     monkeypatch.setattr(ArrowArchive, "remove", removes)
     other.publish()
-    assert steps.count("removes") == 5
+    assert steps.count("removes") == 3
     assert all(before == own.identity().id for before, step in pairwise(steps) if step == "removes")

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from app.model.errors import GatewayError
 from app.model.message import Position
 from app.observe import logger
 from app.ports import Segment
@@ -47,8 +46,6 @@ class JournalUpkeep:
         """Retire sealed journal segments that nothing needs and that are older than `retention.journal`.
 
         The catalog may be written meanwhile. So the progress of assembly is read before the needed segments.
-
-        One that cannot be retired does not stop the others; the first error is raised after them.
         """
         progress = self._context.catalog.progress()
         before = self._clock.before(self._context.settings.retention.journal)
@@ -70,13 +67,5 @@ class JournalUpkeep:
         going = [number for number in old if number not in needed]
         if going:
             self._before_retiring()
-        failed: GatewayError | None = None
-        for number in going:
-            try:
-                self._context.journal.retire(number)
-            except GatewayError as error:
-                failed = failed or error
-            else:
-                log.info("segment_retired", segment=number)
-        if failed is not None:
-            raise failed
+            self._context.journal.retire(*going)
+            log.info("segments_retired", first=going[0], last=going[-1], count=len(going))

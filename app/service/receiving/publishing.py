@@ -44,6 +44,8 @@ TOGETHER_BYTES = 64 << 20
 """The size up to which several own segments become one."""
 LOOK_SECONDS = 2.0
 """The time after which a receiver shows again that it is at work, and looks for others that are away."""
+REMOVED_AT_ONCE = 1000
+"""How many segments that another receiver has left are removed before this one shows again that it is at work."""
 TAKEN_OVER_SECONDS = 10.0
 """After this time, others publish what a receiver without a disk has left that was not seen."""
 
@@ -241,9 +243,10 @@ class Publisher:
         own = self._publish(_Own(left, journal, is_left=True))
         if not left.fence(own.published):
             return  # it has just added a segment: the next look finds that
-        for segment in left.segments():
+        segments = [segment.number for segment in left.segments()]
+        for at in range(0, len(segments), REMOVED_AT_ONCE):
             self._show()
-            left.remove(segment.number)
+            left.remove(*segments[at : at + REMOVED_AT_ONCE])
         self._catalog.leave(journal, keeps_sessions=True)
         log.warning("receiver_replaced", journal=journal, last_own_segment=own.published)
 

@@ -23,7 +23,7 @@ from app.service.receiving.leaving import Leaving
 from app.service.receiving.publishing import Publisher
 from app.service.retention.receiving_time import SavedReceivingTime
 from app.service.stream import Stream
-from app.service.threads import Worker, periodic, together
+from app.service.threads import Worker, periodic
 
 log = logger(__name__)
 
@@ -126,9 +126,9 @@ class ReceivingTogether:
         """Remove what is published: the own journal is not read again."""
         segments = self._own.journal.segments()
         old = [each.number for each in segments if each.sealed_at is not None and self._publisher.is_published(each)]
-        together(self._own.journal.retire, old)
-        for segment in old:
-            log.info("segment_retired", segment=segment)
+        if old:
+            self._own.journal.retire(*old)
+            log.info("segments_retired", first=old[0], last=old[-1], count=len(old))
 
     def _carry_out_replays(self) -> None:
         """Carry out the replays that clients have requested, by one receiver at a time."""
