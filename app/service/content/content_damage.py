@@ -181,25 +181,34 @@ class WatchedContent:
             pass
 
     def _whole(self, pieces: Iterator[memoryview]) -> Iterator[memoryview]:
-        """Yield these pieces, which are all, the last one only after all checks."""
-        held = None
+        """Yield these pieces, which are all and checked. Remove the content's mark before the last one, after which a
+        reader does not come back."""
+        left = self.size
         for piece in pieces:
+            left -= len(piece)
+            if not left:
+                yield from self._sound()
+            yield piece
+        if not self.size:
+            yield from self._sound()
+
+    def _sound(self) -> Iterator[memoryview]:
+        if self._damages.knows(self._record):
+            yield MAY_WAIT
+            self._damages.sound(self._record)
+
+    def _compared(self) -> Iterator[memoryview]:
+        """Yield all pieces, the last one only after the digest was compared."""
+        digest, held = sha256(), None
+        for piece in self._counted(0, self.size):
+            digest.update(piece)
             if held is not None:
                 yield held
             held = piece
-        if self._damages.knows(self._record):
-            yield MAY_WAIT
-        self._damages.sound(self._record)
-        if held is not None:
-            yield held
-
-    def _compared(self) -> Iterator[memoryview]:
-        digest = sha256()
-        for piece in self._counted(0, self.size):
-            digest.update(piece)
-            yield piece
         if self._record.sha256 is not None and digest.hexdigest() != self._record.sha256:
             raise DamagedError("its SHA-256 is not the one of the received content", name=self._record.object_name)
+        if held is not None:
+            yield held
 
     def _counted(self, offset: int, length: int) -> Iterator[memoryview]:
         left = length

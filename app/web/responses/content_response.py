@@ -1,10 +1,11 @@
 """Streamed responses with content: whole, by one range or several, or converted on the way.
 
-The first piece is read in the endpoint's worker thread. The next is read once the system has taken the one before. So a
-client that does not read costs a piece or two of memory. While reads are fast (page cache), the event loop reads
-itself: handing a piece over from a thread costs a third of the speed. After a slow read (cold disk, remote store), or
-an empty piece (`app.service.content.stored_content.MAY_WAIT`), a thread reads a window while the client takes what is
-in the system's buffer, until a read is fast again. Converted content is always made in a thread, a window ahead.
+The first piece is read in the endpoint's worker thread. The next is read while the system takes the one before, and is
+sent once that is taken. So a client that does not read costs two pieces of memory. While reads are fast (page cache),
+the event loop reads itself: handing a piece over from a thread costs a third of the speed. After a slow read (cold
+disk, remote store), or an empty piece (`app.service.content.stored_content.MAY_WAIT`), a thread reads a window while
+the client takes what is in the system's buffer, until a read is fast again. Converted content is always made in a
+thread, a window ahead.
 """
 
 import asyncio
@@ -220,30 +221,32 @@ class ContentResponse(Response):
         return window
 
     async def _sent(self, window: list[Piece], threads: ThreadPoolExecutor, send: Send) -> list[Piece]:
-        """Send these pieces; return the next ones."""
-        slot, ahead = self._slot, None
-        patience = None if slot is None else self._patience
-        if slot is not None and self._unread > 0:
+        """Send these pieces, each once the system has taken the one before. Return the next ones."""
+        while window:
+            await send({"type": "http.response.body", "body": window.pop(0), "more_body": True})
+        if self._unread <= 0:
+            return []
+        if self._is_quick:
+            return self._read(1, in_loop=True)
+        return await run_in(threads, lambda: self._read(_WINDOW))
+
+    async def _converted(self, slot: Slot, window: list[Piece], send: Send) -> list[Piece]:
+        """Send these pieces in time. Return the next ones, which are made meanwhile."""
+        ahead = None
+        if self._unread > 0:
             ahead = asyncio.create_task(slot.within_time(lambda: self._read(_WINDOW)))
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(self._patience):
                 while window:
                     await send({"type": "http.response.body", "body": window.pop(0), "more_body": True})
         except BaseException:
-            if slot is not None and ahead is not None:
+            if ahead is not None:
                 slot.kill()
                 await asyncio.wait([ahead])
                 if not ahead.cancelled():
                     ahead.exception()
             raise
-        if ahead is not None:
-            return await ahead
-        if self._unread <= 0:
-            return []
-        await send({"type": "http.response.body", "body": b"", "more_body": True})  # waits until the system has all
-        if self._is_quick:
-            return self._read(1, in_loop=True)
-        return await run_in(threads, lambda: self._read(_WINDOW))
+        return [] if ahead is None else await ahead
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_body = scope["method"] != "HEAD"
@@ -264,7 +267,10 @@ class ContentResponse(Response):
         window, self._first = self._first, []
         try:
             while window and not gone.done():
-                window = await self._sent(window, threads, send)
+                if self._slot is None:
+                    window = await self._sent(window, threads, send)
+                else:
+                    window = await self._converted(self._slot, window, send)
         finally:
             gone.cancel()
             with suppress(asyncio.CancelledError):
