@@ -1,12 +1,11 @@
 """The composition root: settings -> adapters -> service -> web."""
 
-import ctypes
 import gc
 import os
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import fields
 from functools import cache, partial
 from importlib.metadata import version
@@ -32,7 +31,7 @@ from app.service.instance import new_instance
 from app.service.receiving.catalog_claim import assembled, require_one_archive
 from app.service.repair import record_files
 from app.service.roles.standing_by import StandingBy
-from app.service.threads import collect_seldom, switch_soon
+from app.service.threads import collect_seldom, keep_memory, switch_soon
 from app.settings import Http, Role, Settings, Standby
 from app.span_names import SERVICE, process_attributes
 from app.web.app import create_app
@@ -50,9 +49,6 @@ SUPERSEDED_STATUS = 75
 """The exit status of a gateway whose place another one has taken: it is to be started again (EX_TEMPFAIL)."""
 Durable = Callable[[str], Position | None]
 """A function from a journal's id to the last position in it that is known to have been durable."""
-M_ARENA_MAX = -8
-MOST_ARENAS = 2
-"""Of glibc's allocator, which otherwise keeps for each of many threads what the thread has freed."""
 
 
 class SystemClock:
@@ -221,8 +217,7 @@ def serve(
     The port is bound first: a second gateway, started by mistake, must not take the broker's session from the first.
     """
     with closing(bound(settings.http)) as listener:
-        with suppress(AttributeError, OSError):  # another C library
-            ctypes.CDLL(None).mallopt(M_ARENA_MAX, MOST_ARENAS)
+        keep_memory()
         if settings.http.cert_file is not None:
             Certificate(settings.http)  # an error is raised before anything is changed
         instance = instance or new_instance()

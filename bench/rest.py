@@ -14,6 +14,7 @@ round, so that every round writes to memory that the machine has had before. ngi
 """
 
 import argparse
+import gc
 import json
 import os
 import select
@@ -95,10 +96,12 @@ def starlette_server(folder: Path) -> tuple[uvicorn.Config, dict[str, Any]]:
 
 
 def gateway_server(folder: Path) -> tuple[uvicorn.Config, dict[str, Any]]:
-    from app.web.app import create_app  # noqa: PLC0415 - the other servers must not carry it
+    from app.service.threads import collect_seldom, keep_memory, switch_soon  # noqa: PLC0415 - not for other servers
+    from app.web.app import create_app  # noqa: PLC0415
     from app.web.server.http_protocol import configuration  # noqa: PLC0415
     from tests.web.stock import Stock  # noqa: PLC0415
 
+    keep_memory()  # this and what follows as the command does
     stock = Stock(folder)
     small = [stock.stored(data).id for data in small_contents()]
     record = stock.stored(content())
@@ -112,8 +115,10 @@ def gateway_server(folder: Path) -> tuple[uvicorn.Config, dict[str, Any]]:
         "list": "/v1/attachments?limit=50",
         "object": record.object_name,
     }
-    app = create_app(stock.gateway)
-    return configuration(app, stock.settings.http, timeout_keep_alive=IDLE_SECONDS), paths
+    gc.collect()
+    collect_seldom()
+    switch_soon()
+    return configuration(create_app(stock.gateway), stock.settings.http, timeout_keep_alive=IDLE_SECONDS), paths
 
 
 def serve(which: str, folder: Path) -> None:

@@ -1,9 +1,12 @@
-"""The threads of a process: workers, how they wake each other, how they share Python, and when it collects garbage."""
+"""The threads of a process: workers, how they wake each other, how they share Python and memory, and when it collects
+garbage."""
 
+import ctypes
 import gc
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from threading import Condition, Event, Thread, current_thread
 from typing import TypeVar
 
@@ -118,3 +121,19 @@ def collect_seldom() -> None:
     """
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
+
+
+MALLOC_OPTIONS = {"M_ARENA_MAX": (-8, 2), "M_MMAP_THRESHOLD": (-3, 8 << 20), "M_TRIM_THRESHOLD": (-1, 16 << 20)}
+"""Options of glibc's allocator, by name: the number and the value of each."""
+
+
+def keep_memory() -> None:
+    """Keep little of what many threads have freed, and 16 MiB of what any of them needs again soon.
+
+    By default each thread has an arena. Each freed piece of content goes back to the system, and the next one is taken
+    from it page by page, which takes a tenth of the processor time of a download.
+    """
+    with suppress(AttributeError, OSError):  # another C library
+        library = ctypes.CDLL(None)
+        for number, value in MALLOC_OPTIONS.values():
+            library.mallopt(number, value)
