@@ -242,18 +242,21 @@ def _add_middleware(app: FastAPI, gateway: Gateway, audit: AuditLog, repeats: Re
 def routes(*, has_iceberg: bool, has_mcp: bool) -> list[BaseRoute]:
     """Return the routes of an application, which all applications of this process share.
 
-    FastAPI works out the parameters of each route of a router that is included, which takes a second of a core. Raises
-    KeyError for a route without an operation, whose callers nobody could check.
+    FastAPI works out the parameters of each route of a router that is included, which takes a second of a core. It
+    looks for a request's route in each router twice, so none includes another one. Raises KeyError for a route without
+    an operation, whose callers nobody could check.
     """
-    api = APIRouter(
-        prefix=API,
-        dependencies=[Depends(authorize), Depends(only_known_parameters)],
-        responses=problems.responses("unauthorized", "forbidden", "cross-origin", "rate-limited", "request-timeout"),
-    )
-    for resource in _RESOURCES:
-        api.include_router(resource.router)
     whole = APIRouter()
-    for router in (api, sign_in.router, documentation.router, console.router, health.router):
+    for resource in _RESOURCES:
+        whole.include_router(
+            resource.router,
+            prefix=API,
+            dependencies=[Depends(authorize), Depends(only_known_parameters)],
+            responses=problems.responses(
+                "unauthorized", "forbidden", "cross-origin", "rate-limited", "request-timeout"
+            ),
+        )
+    for router in (sign_in.router, documentation.router, console.router, health.router):
         whole.include_router(router)
     if has_iceberg:
         whole.include_router(iceberg_catalog.router)

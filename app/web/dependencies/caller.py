@@ -32,13 +32,13 @@ KEYS_SECONDS = 1.0
 LinkDep = Annotated[
     str | None, Query(alias=LINK, max_length=4000, description="token of a signed link, which POST /v1/links creates")
 ]
-_bearer = HTTPBearer(
+bearer = HTTPBearer(
     scheme_name=SCHEME,
     auto_error=False,
     description="An API key, a token whose SHA-256 is in the gateway's settings, or an access token of its OpenID "
     "provider",
 )
-CredentialsDep = Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
+CredentialsDep = Annotated[HTTPAuthorizationCredentials | None, Security(bearer)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The content of an attachment: which response a request gets, and the response as stored or converted."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.routing import APIRoute
 
 from app.codecs.charset_text import TextDecoder
 from app.model.attachment import AttachmentKind, AttachmentState
@@ -23,7 +24,7 @@ from app.service.finishing.media_types import text_codec
 from app.service.finishing.stored_parts import missing_ranges
 from app.service.gateway import Gateway
 from app.tables.write import FORMATS, OptionError, OutputOptions
-from app.web.dependencies.caller import Caller, CallerDep, LinkDep
+from app.web.dependencies.caller import Caller, CallerDep, LinkDep, authorize, bearer
 from app.web.dependencies.identifiers import Identifier, known_attachment
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.http.disposition import file_name
@@ -42,7 +43,27 @@ _STORED: Final = FORMATS["parquet"]
 """The format in which data sets are stored."""
 _MADE_BY: Final = (version("attachment-gateway"), pa.__version__)
 
-router = APIRouter(prefix="/attachments", tags=["attachments"])
+
+class _DownloadRoute(APIRoute):
+    """A route of downloads. For a request without a query, FastAPI need not look for any of the parameters, which takes
+    a third of the processor time of a small file."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        with_parameters = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            if request.scope["query_string"]:
+                return await with_parameters(request)
+            gateway: Gateway = request.app.state.gateway
+            caller = await authorize(request, gateway, await bearer(request))
+            accept = request.headers.get("accept")
+            identifier = request.path_params["attachment_id"]
+            return await attachment_content(identifier, request, gateway, caller, OutputOptions(), accept=accept)
+
+        return handle
+
+
+router = APIRouter(prefix="/attachments", tags=["attachments"], route_class=_DownloadRoute)
 
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 _FILE = dict.fromkeys(("application/octet-stream", "text/plain"), _BINARY)
