@@ -3,14 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, nullcontext
-from functools import cache
 from importlib.metadata import version
 from types import ModuleType
 from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute, iter_route_contexts
+from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
@@ -29,8 +28,7 @@ from app.web.access.audit_trail import AuditMiddleware
 from app.web.access.operations import OPERATIONS
 from app.web.access.rate_limits import RatingMiddleware
 from app.web.console import endpoints as console
-from app.web.dependencies.caller import SCHEME, authorize
-from app.web.dependencies.request_gateway import API, only_known_parameters
+from app.web.dependencies.caller import SCHEME
 from app.web.http.entity_tags import EntityTagMiddleware
 from app.web.http.methods import HeadMiddleware
 from app.web.middleware import problem_handlers
@@ -213,7 +211,7 @@ def create_app(gateway: Gateway) -> FastAPI:
             app.state.model_context = _model_context_module().ModelContext(app)
     else:
         app.add_middleware(OtherRoleMiddleware, paths=ANY_ROLE, roles=gateway.settings.roles)
-        app.include_router(health.router)
+        app.routes.extend(health.router.routes)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 
@@ -238,35 +236,19 @@ def _add_middleware(app: FastAPI, gateway: Gateway, audit: AuditLog, repeats: Re
     app.add_middleware(FairQueueMiddleware)
 
 
-@cache
 def routes(*, has_iceberg: bool, has_mcp: bool) -> list[BaseRoute]:
-    """Return the routes of an application, which all applications of this process share.
-
-    FastAPI works out the parameters of each route of a router that is included, which takes a second of a core. It
-    looks for a request's route in each router twice, so none includes another one. Raises KeyError for a route without
-    an operation, whose callers nobody could check.
-    """
-    whole = APIRouter()
-    for resource in _RESOURCES:
-        whole.include_router(
-            resource.router,
-            prefix=API,
-            dependencies=[Depends(authorize), Depends(only_known_parameters)],
-            responses=problems.responses(
-                "unauthorized", "forbidden", "cross-origin", "rate-limited", "request-timeout"
-            ),
-        )
-    for router in (sign_in.router, documentation.router, console.router, health.router):
-        whole.include_router(router)
+    """Return the routes of an application. Raises KeyError for a route without an operation, whose callers nobody could
+    check."""
+    resources = [*_RESOURCES, sign_in, documentation, console, health]
     if has_iceberg:
-        whole.include_router(iceberg_catalog.router)
+        resources.append(iceberg_catalog)
     if has_mcp:
-        whole.include_router(_model_context_module().router)
-    for route in iter_route_contexts(whole.routes):
-        original = route.original_route
-        if isinstance(original, APIRoute):
-            OPERATIONS[original.operation_id or f"{original.path} has no operation_id"]
-    return whole.routes
+        resources.append(_model_context_module())
+    found: list[BaseRoute] = [route for resource in resources for route in resource.router.routes]
+    for route in found:
+        if isinstance(route, APIRoute):
+            OPERATIONS[route.operation_id or f"{route.path} has no operation_id"]
+    return found
 
 
 def _model_context_module() -> ModuleType:

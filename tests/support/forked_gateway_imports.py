@@ -20,8 +20,4 @@ import app.web.app  # noqa: E402
 for command in app.cli.application.COMMANDS:
     app.cli.application.loaded(command)
 
-for has_iceberg in (False, True):
-    # FastAPI takes longer for them than for all else of a start.
-    app.web.app.routes(has_iceberg=has_iceberg, has_mcp=False)
-
 app.web.app.WARM_AFTER_SECONDS = 3600.0  # most of these gateways convert nothing

@@ -50,6 +50,4 @@ class MeasuringMiddleware:
 def _route(scope: Scope) -> str:
     """Return the path of a request with its parameters' names in place of their values: one of few, whatever is
     asked for."""
-    included = scope.get("fastapi", {}).get("effective_route_context")
-    route = scope.get("route") if included is None else included
-    return str(getattr(route, "path_format", NO_ROUTE))
+    return str(getattr(scope.get("route"), "path_format", NO_ROUTE))

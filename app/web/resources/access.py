@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
@@ -14,7 +14,7 @@ from app.model.times import to_time
 from app.service.access.audit import AuditLog, Entry, Repeats
 from app.service.access.signed_links import Links
 from app.web.access.operations import READ_AUDIT
-from app.web.dependencies.caller import LINK, CallerDep
+from app.web.dependencies.caller import LINK, CallerDep, resource_router
 from app.web.dependencies.request_gateway import API, GatewayDep, PagingDep
 from app.web.http.entity_tags import weak_tag
 from app.web.http.json_body import read_json, request_body
@@ -23,7 +23,7 @@ from app.web.problems import Problem, responses
 from app.web.resources.schemas import PageView, page_view
 
 NO_ENTRY: Entry = {"time": "", "action": "", "result": ""}
-router = APIRouter(tags=["operations"])
+router = resource_router(tags=["operations"])
 
 
 class WhoView(BaseModel):

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, MessageRecord
@@ -17,7 +17,7 @@ from app.service.content.stored_content import MAY_WAIT
 from app.service.context import ArchiveContext
 from app.service.gateway import Gateway
 from app.tables.write.output_pieces import OutputPieces
-from app.web.dependencies.caller import Caller, CallerDep
+from app.web.dependencies.caller import Caller, CallerDep, resource_router
 from app.web.dependencies.identifiers import Identifier, known_message
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.http.disposition import content_disposition, file_name
@@ -70,7 +70,7 @@ def unique_names(names: Iterable[str]) -> Iterator[str]:
         yield chosen
 
 
-router = APIRouter(prefix="/messages", tags=["messages"])
+router = resource_router(prefix="/messages", tags=["messages"])
 
 _ZIP = "application/zip"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
 from app.model.attachment import DeliveryState
@@ -12,7 +12,7 @@ from app.model.times import to_time
 from app.service.gateway import Gateway
 from app.service.retention.deletion import NotEnded
 from app.service.sending.sending_errors import DeliveryOver, UnknownDestination
-from app.web.dependencies.caller import CallerDep
+from app.web.dependencies.caller import CallerDep, resource_router
 from app.web.dependencies.identifiers import Identifier, known_delivery, unknown
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.entity_tags import IfMatch, entity_tag, require_match
@@ -113,7 +113,7 @@ class AcceptedDelivery(DeliveryView):
     )
 
 
-router = APIRouter(prefix="/deliveries", tags=["deliveries"])
+router = resource_router(prefix="/deliveries", tags=["deliveries"])
 
 
 @router.get("", operation_id="list_deliveries", responses=responses("invalid"))

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
@@ -11,12 +11,12 @@ from app.model.event_logs import EventFilter, EventLogs
 from app.model.principals import Principal
 from app.model.records import EventRecord
 from app.service.access.authentication import Authenticator
-from app.web.dependencies.caller import CallerDep, LinkDep
+from app.web.dependencies.caller import CallerDep, LinkDep, resource_router
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.problems import Problem, responses
 from app.web.responses.event_feed import Feed
 
-router = APIRouter(tags=["events"])
+router = resource_router(tags=["events"])
 
 _EXAMPLE = (
     "id: 17-3f9a2b01\n"

@@ -3,10 +3,10 @@
 from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 
 from app.service.sending.drafts import find_destination
-from app.web.dependencies.caller import CallerDep
+from app.web.dependencies.caller import CallerDep, resource_router
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.http.digests import Digests
 from app.web.http.disposition import why_meaningless
@@ -17,7 +17,7 @@ from app.web.resources.messages.multipart_upload import RawUpload
 from app.web.resources.messages.submission import ACCEPTED, REFUSED, IdempotencyKey, SendingRequest
 from app.web.resources.schemas import KindWord
 
-router = APIRouter(prefix="/files", tags=["messages"])
+router = resource_router(prefix="/files", tags=["messages"])
 
 _BODY: dict[str, Any] = {
     "required": True,

@@ -3,13 +3,13 @@
 from datetime import datetime
 from typing import Literal
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import Depends, Response
 from pydantic import BaseModel, Field
 
 from app.model.pipeline_run import PipelineRun, RunKind, RunState
 from app.model.times import to_time
 from app.service.monitoring.pipeline_lag import Lag, lag
-from app.web.dependencies.caller import require_unlimited
+from app.web.dependencies.caller import require_unlimited, resource_router
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.parameters import optional_time
 from app.web.problems import responses
@@ -69,7 +69,7 @@ class PipelineRunView(BaseModel):
         )
 
 
-router = APIRouter(prefix="/pipeline", tags=["operations"], dependencies=[Depends(require_unlimited)])
+router = resource_router(prefix="/pipeline", tags=["operations"], dependencies=[Depends(require_unlimited)])
 
 
 @router.get("", operation_id="get_pipeline", responses=responses("unavailable"))

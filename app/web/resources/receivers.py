@@ -3,12 +3,12 @@
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path
+from fastapi import Depends, Path
 from pydantic import BaseModel, Field
 
 from app.model.times import to_time
 from app.ports.catalog.shared_journal import ReceiverState, ReceivingJournal
-from app.web.dependencies.caller import CallerDep, require_unlimited
+from app.web.dependencies.caller import CallerDep, require_unlimited, resource_router
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.problems import Problem, responses
 from app.web.resources.schemas import PageView
@@ -44,7 +44,7 @@ class ReceiverView(BaseModel):
 
 Journal = Annotated[str, Path(description="identifier of its own journal", max_length=100)]
 
-router = APIRouter(prefix="/receivers", tags=["operations"], dependencies=[Depends(require_unlimited)])
+router = resource_router(prefix="/receivers", tags=["operations"], dependencies=[Depends(require_unlimited)])
 
 
 @router.get("", operation_id="list_receivers")

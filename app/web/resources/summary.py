@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from pydantic import BaseModel, Field
 
 from app.model.attachment import AttachmentState, DeliveryState
@@ -13,7 +13,7 @@ from app.service.gateway import Gateway
 from app.service.monitoring.catalog_watch import AGES, CountsSnapshot
 from app.service.monitoring.history import SECONDS_A_POINT
 from app.settings import Role
-from app.web.dependencies.caller import CallerDep
+from app.web.dependencies.caller import CallerDep, resource_router
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.http.entity_tags import weak_tag
 from app.web.http.parameters import optional_time
@@ -180,7 +180,7 @@ class SummaryView(BaseModel):
     history: HistoryView
 
 
-router = APIRouter(tags=["operations"])
+router = resource_router(tags=["operations"])
 
 
 @router.get("/summary", operation_id="get_summary", responses=responses("unavailable"))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import Header, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
@@ -13,7 +13,7 @@ from app.service.conversion import Slot, SlotUse
 from app.service.conversion.conversion_jobs import query_tables
 from app.service.tables.sql_queries import LIST_TABLES, MORE_MEMORY, FilesScanned, QueryFailed
 from app.tables.write.query_result import QueryFormat
-from app.web.dependencies.caller import Caller, CallerDep
+from app.web.dependencies.caller import Caller, CallerDep, resource_router
 from app.web.dependencies.known_tables import KnownTables, TablesDep
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.http.json_body import read_json, request_body
@@ -35,7 +35,7 @@ _PATH: Final = re.compile(r"""(["'])((?:[a-z]+:/)?/[^"']+)\1""")
 """A path of this machine or of a store within a message. Clients get only the paths that they wrote."""
 
 log = logger(__name__)
-router = APIRouter(prefix="/tables", tags=["tables"])
+router = resource_router(prefix="/tables", tags=["tables"])
 
 
 class Query(BaseModel):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 import pyarrow as pa
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import Header, Request, Response
 from fastapi import Path as InPath
 from pydantic import BaseModel, Field
 
@@ -21,6 +21,7 @@ from app.service.conversion import Slot
 from app.service.conversion.conversion_jobs import TableChanged, write_table
 from app.service.tables.table_reader import described, outline, reached
 from app.tables.write import OptionError, OutputOptions, TableFormat
+from app.web.dependencies.caller import resource_router
 from app.web.dependencies.known_tables import KnownTables, TablesDep
 from app.web.dependencies.request_gateway import BaseDep, PagingDep, add_link_next
 from app.web.http.disposition import table_file_name
@@ -116,7 +117,7 @@ _ROWS_RESPONSES: dict[int | str, dict[str, Any]] = {
     ),
 }
 
-router = APIRouter(prefix="/tables", tags=["tables"])
+router = resource_router(prefix="/tables", tags=["tables"])
 
 
 Name = Annotated[str, InPath(description="a table's name, in any case; percent-encoded", examples=["WORK.CUSTOMERS"])]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
@@ -11,6 +11,7 @@ from app.model.message import PhysicalMessage
 from app.service.conversion import Busy, SlotUse
 from app.service.conversion.conversion_jobs import explained, explained_message
 from app.trace import FORMATS, NotRecognised, TooManyFrames
+from app.web.dependencies.caller import resource_router
 from app.web.problems import Problem, responses
 from app.web.responses.disconnection import convert
 
@@ -42,7 +43,7 @@ LONGEST = 4 << 20
 MOST_CAPTURES = 8
 """Maximum number of captures that are received from clients at the same time."""
 
-router = APIRouter(tags=["operations"])
+router = resource_router(tags=["operations"])
 
 _IGNORED_IN_HEX = str.maketrans("", "", " \t\r\n:-")
 

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
@@ -14,7 +14,7 @@ from app.model.webhook_state import DeadLetter, WebhookState
 from app.ports import BadCursor, Page
 from app.service.events.event_entries import cloud_event
 from app.service.gateway import Gateway
-from app.web.dependencies.caller import CallerDep, require_unlimited
+from app.web.dependencies.caller import CallerDep, require_unlimited, resource_router
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep
 from app.web.http.json_body import read_json, request_body
 from app.web.http.parameters import DIGITS, optional_time
@@ -108,7 +108,7 @@ async def _named(name: Name, caller: CallerDep) -> None:
     caller.trail.details = {"webhook": name}
 
 
-router = APIRouter(prefix="/webhooks", tags=["events"], dependencies=[Depends(require_unlimited)])
+router = resource_router(prefix="/webhooks", tags=["events"], dependencies=[Depends(require_unlimited)])
 _NAMED = [Depends(_named)]
 """The audit log tells the webhook."""
 

@@ -6,6 +6,10 @@ the event loop reads itself: handing a piece over from a thread costs a third of
 disk, remote store), or an empty piece (`app.service.content.stored_content.MAY_WAIT`), a thread reads a window while
 the client takes what is in the system's buffer, until a read is fast again. Converted content is always made in a
 thread, a window ahead.
+
+What is sent is the copy that was compared with its checksum. `sendfile` would send the file, which may change before
+the client has it; and to read a block for its checksum and then send it by `sendfile` takes longer than to send the
+copy.
 """
 
 import asyncio

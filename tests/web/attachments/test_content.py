@@ -1,5 +1,6 @@
 import base64
 from collections.abc import Iterator
+from dataclasses import replace
 from email.parser import BytesParser
 from email.policy import HTTP
 from hashlib import sha256
@@ -69,6 +70,18 @@ def test_head_says_the_same_without_the_bytes(stored: StoredAttachments) -> None
     assert head.content == b""
     assert {**head.headers, "date": ""} == {**whole.headers, "date": ""}
     assert stored.get(stored.small, "HEAD", Range="bytes=0-1").status_code == 200
+
+
+def test_a_query_that_asks_for_nothing_changes_nothing(stored: StoredAttachments) -> None:
+    waiting = stored.stock.receiving([(1, 1)], 2)
+    for record in (stored.small, stored.journalled, waiting, replace(stored.small, id="f" * 32)):
+        for method, fields in (("GET", {}), ("HEAD", {}), ("GET", {"Range": "bytes=1-3"}), ("GET", {"Accept": "a/b"})):
+            path = f"/v1/attachments/{record.id}/content"
+            plain, asking = (
+                stored.client.request(method, path + query, headers=fields) for query in ("", "?partial=false")
+            )
+            assert (plain.status_code, plain.content) == (asking.status_code, asking.content)
+            assert {**plain.headers, "date": ""} == {**asking.headers, "date": ""}
 
 
 def test_a_content_type_that_is_none_is_not_passed_on(stored: StoredAttachments) -> None:

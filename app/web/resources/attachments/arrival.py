@@ -4,7 +4,7 @@ from base64 import b64encode
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
@@ -17,7 +17,7 @@ from app.service.gateway import Gateway
 from app.service.monitoring.physical_messages import FoundMessage, MessagesGone, PhysicalMessages
 from app.service.monitoring.received_runs import DatedRun, PartsReport, parts_of
 from app.service.monitoring.timeline import Moment, in_order, reads, timeline
-from app.web.dependencies.caller import Caller, CallerDep
+from app.web.dependencies.caller import Caller, CallerDep, resource_router
 from app.web.dependencies.identifiers import POSITION, Identifier, known_attachment
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.parameters import DIGITS, optional_time
@@ -193,7 +193,7 @@ class PhysicalMessagesView(BaseModel):
 
 LARGEST_NUMBER: Final = (1 << 32) - 1
 
-router = APIRouter(prefix="/attachments", tags=["attachments"])
+router = resource_router(prefix="/attachments", tags=["attachments"])
 
 PositionPath = Annotated[str, Path(description="the message's place in the journal, hexadecimal")]
 

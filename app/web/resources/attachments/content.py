@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from fastapi.routing import APIRoute
 
 from app.codecs.charset_text import TextDecoder
@@ -24,7 +24,7 @@ from app.service.finishing.media_types import text_codec
 from app.service.finishing.stored_parts import missing_ranges
 from app.service.gateway import Gateway
 from app.tables.write import FORMATS, OptionError, OutputOptions
-from app.web.dependencies.caller import Caller, CallerDep, LinkDep, authorize, bearer
+from app.web.dependencies.caller import Caller, CallerDep, LinkDep, authorize, bearer, resource_router
 from app.web.dependencies.identifiers import Identifier, known_attachment
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.http.disposition import file_name
@@ -63,7 +63,7 @@ class _DownloadRoute(APIRoute):
         return handle
 
 
-router = APIRouter(prefix="/attachments", tags=["attachments"], route_class=_DownloadRoute)
+router = resource_router(prefix="/attachments", tags=["attachments"], route_class=_DownloadRoute)
 
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 _FILE = dict.fromkeys(("application/octet-stream", "text/plain"), _BINARY)

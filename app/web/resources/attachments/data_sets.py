@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
@@ -17,7 +17,7 @@ from app.service.finishing.partial_content import NothingYet, leading_rows
 from app.service.gateway import Gateway
 from app.tables.profiling import TOP, Profile, VariableProfile
 from app.tables.write.rows_page import PageRequest
-from app.web.dependencies.caller import Caller, CallerDep
+from app.web.dependencies.caller import Caller, CallerDep, resource_router
 from app.web.dependencies.identifiers import Identifier
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.http.negotiation import quality
@@ -142,7 +142,7 @@ MOST_ROWS = 1_000
 PARTIAL_ROWS = 100_000
 """The most rows of a data set that is not complete."""
 
-router = APIRouter(prefix="/attachments", tags=["attachments"])
+router = resource_router(prefix="/attachments", tags=["attachments"])
 
 
 class ColumnView(BaseModel):

@@ -2,11 +2,11 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import Header, Query, Response
 
 from app.model.attachment import AttachmentState
 from app.ports import NEWEST_FIRST, AttachmentFilter, Sort
-from app.web.dependencies.caller import CallerDep
+from app.web.dependencies.caller import CallerDep, resource_router
 from app.web.dependencies.identifiers import Identifier, known_attachment, unknown, whole
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.entity_tags import require_match
@@ -17,7 +17,7 @@ from app.web.resources.attachments.schemas import AttachmentView
 from app.web.resources.schemas import KINDS, KindWord, PageView, page_view
 from app.web.responses.long_polling import AttachmentWait
 
-router = APIRouter(prefix="/attachments", tags=["attachments"])
+router = resource_router(prefix="/attachments", tags=["attachments"])
 
 
 @router.get("", operation_id="list_attachments", responses=responses("invalid", "ambiguous"))

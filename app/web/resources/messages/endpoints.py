@@ -3,12 +3,12 @@
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from app.model.attachment import AttachmentKind
 from app.service.gateway import Gateway
 from app.service.retention.deletion import NotEnded
-from app.web.dependencies.caller import Caller, CallerDep
+from app.web.dependencies.caller import Caller, CallerDep, resource_router
 from app.web.dependencies.identifiers import Identifier, known_message, unknown
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.digests import Digests
@@ -27,7 +27,7 @@ from app.web.resources.schemas import PageView, page_view
 MOST_SHOWN = 100
 """Maximum number of attachments in the problem `not-ended`."""
 
-router = APIRouter(prefix="/messages", tags=["messages"])
+router = resource_router(prefix="/messages", tags=["messages"])
 
 _EXAMPLE = {
     "destination": "partner",

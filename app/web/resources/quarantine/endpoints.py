@@ -3,7 +3,7 @@
 from time import monotonic
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from app.model.errors import DamagedError, JournalFull, NotArchived
@@ -11,7 +11,7 @@ from app.model.records import QuarantineRecord, QuarantineState
 from app.service.gateway import Gateway
 from app.service.quarantine.quarantine_records import quarantined_message
 from app.service.quarantine.replays import Replayed
-from app.web.dependencies.caller import Caller, CallerDep
+from app.web.dependencies.caller import Caller, CallerDep, resource_router
 from app.web.dependencies.identifiers import EntryIdentifier, entry_identifier, unknown
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.json_body import read_json, request_body
@@ -41,7 +41,7 @@ Why = Annotated[
     Query(max_length=LONGEST_WHY, description="a reason; reasons that differ only in numbers and identifiers match"),
 ]
 
-router = APIRouter(prefix="/quarantine", tags=["quarantine"])
+router = resource_router(prefix="/quarantine", tags=["quarantine"])
 
 
 @router.get("", operation_id="list_quarantine", responses=responses("invalid"))

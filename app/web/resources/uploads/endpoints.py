@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Request, Response
+from fastapi import Header, Path, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
@@ -16,7 +16,7 @@ from app.model.uploads import UnknownUpload
 from app.service.gateway import Gateway
 from app.service.sending.upload_space import SpaceReservation
 from app.service.uploads import Upload
-from app.web.dependencies.caller import CallerDep
+from app.web.dependencies.caller import CallerDep, resource_router
 from app.web.dependencies.identifiers import unknown
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep
 from app.web.http.digests import Digests
@@ -31,7 +31,7 @@ from app.web.resources.uploads.upload_checksums import Checksum, check_whole, no
 from app.web.resources.uploads.upload_receiving import Receivers, receive
 from app.web.server.thread_pools import pools_of, run_in
 
-router = APIRouter(prefix="/uploads", tags=["messages"])
+router = resource_router(prefix="/uploads", tags=["messages"])
 
 UploadId = Annotated[str, Path(description="the upload's identifier")]
 TusResumable = Annotated[str, Header(description="the version of tus: `1.0.0`")]
