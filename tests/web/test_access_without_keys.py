@@ -68,4 +68,4 @@ def test_what_is_public_is_set(tmp_path: Path) -> None:
 def test_a_route_that_nobody_could_check_is_an_error_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.web.app.OPERATIONS", {k: v for k, v in OPERATIONS.items() if k != "list_messages"})
     with pytest.raises(KeyError, match="list_messages"):
-        routes.__wrapped__(has_iceberg=False, has_mcp=False)
+        routes(has_iceberg=False, has_mcp=False)
