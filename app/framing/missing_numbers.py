@@ -34,13 +34,13 @@ def missing_parts(
         counted = min(likely)
         if counted > highest and len(ranges) < MOST_RANGES:
             ranges.append((highest + 1, min(counted, HIGHEST)))
-    is_counted = record.parts_expected is not None or bool(likely)
+    is_counted = record.parts_expected is not None or record.pending_position is not None
     return MissingParts(
         framing_name,
         record.correl_id,
         _followed(ranges, highest, is_whole=is_counted),
         header=record.kind is None,
-        count=not is_counted,
+        total=not is_counted,
         request=request,
     )
 
@@ -74,7 +74,7 @@ def asks_for(request: MissingParts, message: PhysicalMessage) -> bool:
         case GroupPart():
             return request.has(event.message)
         case Unsequenced():
-            return request.count
+            return request.total
         case _:
             return False
 

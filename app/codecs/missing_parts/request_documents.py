@@ -48,12 +48,12 @@ class MissingParts(NamedTuple):
     attachment: bytes
     parts: tuple[MissingRange, ...] = ()
     header: bool = False
-    count: bool = False
+    total: bool = False
     request: int = 1
 
     @property
     def is_empty(self) -> bool:
-        return not (self.parts or self.header or self.count)
+        return not (self.parts or self.header or self.total)
 
     def has(self, number: int) -> bool:
         """Tell whether a request asks for the part with this number."""
@@ -76,7 +76,7 @@ def write_document(document: Document) -> bytes:
     shared = {"version": VERSION, "framing": document.framing, "attachment": document.attachment.hex()}
     if isinstance(document, PartsGone):
         return json.dumps({"type": "gone", **shared, "reason": document.reason[:LONGEST_REASON]}).encode()
-    asked = {"parts": document.parts, "header": document.header, "count": document.count, "request": document.request}
+    asked = {"parts": document.parts, "header": document.header, "count": document.total, "request": document.request}
     return json.dumps({"type": "missing", **shared, **asked}).encode()
 
 
