@@ -1,22 +1,32 @@
-"""Two gateways and a broker between them that loses messages: the receiving one asks for what is missing, and the
-sending one sends that alone."""
+"""Gateways and a broker between them that loses messages: the receiving one asks for what is missing, and the sending
+one sends that alone."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from hashlib import sha256
+from itertools import count
+from logging import getLogger
 from pathlib import Path
 from random import Random
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from tests.support.dropping_proxy import DroppingProxy
-from tests.support.forked_gateway import ForkedGateway
+from tests.support.forked_gateway import ForkedGateway, shared
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.group_loads import upload
 from tests.support.mosquitto import Mosquitto
+from tests.support.mq import connected, mq_destination, mq_source, taken
+from tests.support.mqi import load
+from tests.support.queue_manager import QueueManager
 
 pytestmark = pytest.mark.broker
 
 RATE = 0.05
+
+_log = getLogger(__name__)
 
 
 @pytest.fixture
@@ -32,15 +42,13 @@ def sending(folder: Path, broker: Mosquitto) -> ForkedGateway:
     return ForkedGateway(folder, mqtt_destination("out", broker.port, "files", options))
 
 
-def receiving(folder: Path, port: int, *, after: str = "1s", most: int = 6) -> ForkedGateway:
-    """Return the gateway that receives, and asks."""
+def receiving(folder: Path, port: int, expiry: str) -> ForkedGateway:
+    """Return the gateway that receives, and asks. A source counts as up to date after 30 s, or after the time in which
+    attachments expire, if that is shorter."""
     folder.mkdir()
-    options = (
-        f'qos = 0\nrequest_missing_to = "ask/#"\nrequest_missing_after = "{after}"\n'
-        f"request_missing_most = {most}\nrequest_missing_rate = 100000\n"
-    )
-    # An attachment expires after the same time in which a source is not asked yet after a connection.
-    return ForkedGateway(folder, mqtt_source("in", port, "files", options=options) + '[expiry]\nunfinished = "4s"\n')
+    options = 'qos = 0\nrequest_missing_to = "ask/#"\nrequest_missing_after = "1s"\nrequest_missing_rate = 100000\n'
+    settings = mqtt_source("in", port, "files", options=options)
+    return ForkedGateway(folder, f'{settings}[expiry]\nunfinished = "{expiry}"\n')
 
 
 def sent_files(process: GatewayProcess, count: int) -> dict[str, str]:
@@ -61,24 +69,106 @@ def test_what_is_lost_is_asked_for_and_sent_alone(
     broker: Mosquitto,
     tmp_path: Path,
     request: pytest.FixtureRequest,
-    record_property: Callable[[str, object], None],
 ) -> None:
     is_long = request.config.getoption("--long")
-    count = 1000 if is_long else 40
+    number = 1000 if is_long else 40
     with (
         DroppingProxy(broker.port, RATE) as proxy,
         sending(tmp_path / "sender", broker) as sender,
-        receiving(tmp_path / "receiver", proxy.port) as receiver,
+        receiving(tmp_path / "receiver", proxy.port, "1h" if is_long else "4s") as receiver,
     ):
         receiver.await_source("in")
-        digests = sent_files(sender, count)
+        digests = sent_files(sender, number)
         proxy.is_dropping = is_long  # a second request follows a minute later
-        receiver.until(lambda: len(finished(receiver)) == count, 900 if is_long else 60, pause=0.2)
+        receiver.until(lambda: len(finished(receiver)) == number, 900 if is_long else 60, pause=0.2)
         assert finished(receiver) == digests
-        assert proxy.dropped > count / 8
+        assert proxy.dropped > number / 8
         resent = sender.samples().total("missing_sent_bytes_total")
         asked = receiver.samples().total("missing_requests_total", source="in", by="message")
-        record_property("lost", f"{proxy.dropped} of {proxy.dropped + proxy.passed}, {proxy.dropped_bytes} bytes")
-        record_property("asked", f"{asked:.0f} times, {resent:.0f} bytes were sent again")
+        _log.info("%d files, %d of %d messages lost", number, proxy.dropped, proxy.dropped + proxy.passed)
+        _log.info("%d requests; %d bytes lost, %d sent again", asked, proxy.dropped_bytes, resent)
         assert resent <= 1.1 * proxy.dropped_bytes
         assert receiver.listing("/v1/quarantine") == []
+
+
+@pytest.fixture(scope="module")
+def pymqi() -> ModuleType:
+    return load("pymqi")
+
+
+def pass_on(pymqi: ModuleType, manager: QueueManager, prefix: str, is_lost: Callable[[Any], bool]) -> int:
+    """Move messages from the queue of a destination to that of a source, with their descriptors, but for those that
+    are lost. Return how many were there."""
+    found = taken(pymqi, manager, f"{prefix}.OUT")
+    with connected(pymqi, manager) as connection:
+        opened = pymqi.Queue(connection, f"{prefix}.IN", pymqi.CMQC.MQOO_OUTPUT)
+        for descriptor, body in found:
+            if not is_lost(descriptor):
+                opened.put(body, descriptor, pymqi.PMO(Options=pymqi.CMQC.MQPMO_NO_SYNCPOINT))
+        opened.close()
+    return len(found)
+
+
+def test_over_ibm_mq_the_reply_to_queue_is_asked(pymqi: ModuleType, tmp_path: Path) -> None:
+    sizes, lost = (1, 9_000, 40_000), {"SAS": (1, 3, 6, 17), "GROUPS": (4, 9)}
+    with QueueManager(tmp_path / "queue-manager") as manager:
+        settings = '[expiry]\nunfinished = "3s"\n'
+        for prefix, framing in (("SAS", "sas_queue"), ("GROUPS", "mq_group")):
+            for queue in ("OUT", "IN", "ASK"):
+                manager.define(f"{prefix}.{queue}")
+            named = f'framing = "{framing}"\n'
+            settings += mq_destination(
+                f"to-{prefix}", manager, f"{prefix}.OUT", f'{named}body_limit = 4096\nanswer_missing = "{prefix}.ASK"\n'
+            )
+            options = f'{named}request_missing_after = "1s"\nrequest_missing_to = ["{prefix}.A*"]\n'
+            settings += mq_source(f"from-{prefix}", manager, f"{prefix}.IN", options)
+        with ForkedGateway(tmp_path, settings, shared("pymqi")) as process:
+            contents = {f"{prefix} {size}.bin": Random(size).randbytes(size) for prefix in lost for size in sizes}
+            for name, content in contents.items():
+                upload(process, f"to-{name.split()[0]}", [(name, content, "application/octet-stream")])
+            process.until(lambda: process.samples().total("deliveries_total", state="sent") == len(contents))
+            numbers = {prefix: count(1) for prefix in lost}
+
+            def is_lost(prefix: str, _: object) -> bool:
+                return next(numbers[prefix]) in lost[prefix]
+
+            for prefix in lost:
+                assert pass_on(pymqi, manager, prefix, partial(is_lost, prefix)) > 12
+
+            def all_finished() -> bool:
+                for prefix in lost:
+                    pass_on(pymqi, manager, prefix, lambda _: False)
+                return len(finished(process)) == len(contents)
+
+            process.until(all_finished, 90, pause=0.2)
+            digests = {sha256(content).hexdigest() for content in contents.values()}
+            assert set(finished(process).values()) == digests
+            sent = process.samples().total
+            assert [sent("missing_sent_total", destination=f"to-{prefix}") for prefix in lost] == [
+                len(which) for which in lost.values()
+            ]
+            # What is gone is not asked for again.
+            upload(process, "to-SAS", [("gone.bin", bytes(9_000), "application/octet-stream")])
+            process.until(lambda: process.samples().total("deliveries_total", state="sent") == len(contents) + 1)
+            (delivery,) = process.listing("/v1/deliveries", limit="1")[:1]
+            process.client.delete(f"/v1/deliveries/{delivery['id']}").raise_for_status()
+            dropped = count(1)
+            pass_on(pymqi, manager, "SAS", lambda _: next(dropped) == 4)
+
+            def is_gone() -> bool:
+                pass_on(pymqi, manager, "SAS", lambda _: False)
+                found = process.listing("/v1/attachments", name="gone.bin")
+                asked = found and process.client.get(f"/v1/attachments/{found[0]['id']}").json()["requested"]
+                if not asked or asked["ended"] is None:
+                    return False
+                assert (asked["parts"], asked["header"], asked["count"], asked["requests"]) == (
+                    [[2, 2]],
+                    False,
+                    False,
+                    1,
+                )
+                assert (asked["next_at"], asked["address"]) == (None, f"SAS.ASK@{manager.name}")
+                return True
+
+            process.until(is_gone, 60, pause=0.2)
+            assert process.listing("/v1/quarantine") == []

@@ -31,8 +31,9 @@ class MissingPartsPart(CatalogPart):
         self, source: str, last_position: int, now: int, limit: int
     ) -> list[tuple[AttachmentRecord, int]]:
         last, asked = attachments.c.last_position, missing_requests.c
+        requests = func.coalesce(asked.requests, 0)
         found = (
-            select(attachments, func.coalesce(asked.requests, 0).label("requests"))
+            select(attachments, requests.label("requests"))
             .outerjoin(missing_requests, asked.attachment_id == attachments.c.id)
             .where(
                 can(Input.SILENCE),
@@ -40,7 +41,7 @@ class MissingPartsPart(CatalogPart):
                 last <= last_position,
                 or_(asked.attachment_id.is_(None), asked.next_at <= now),
             )
-            .order_by(last, attachments.c.id)
+            .order_by(requests, last, attachments.c.id)
             .limit(limit)
         )
         with self._database.read() as connection:

@@ -16,7 +16,7 @@ Both are JSON objects in UTF-8 of at most 16 KiB. Other members are ignored, so 
 """  # noqa: E501 - rows of a table
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from app.wire import WireError
@@ -159,9 +159,11 @@ def _shown(value: object) -> str:
     return f"{value!r:.80}" if isinstance(value, str | int | float | None) else type(value).__name__
 
 
-def spoken(parts: Sequence[MissingRange]) -> str:
-    """Return ranges for people, such as `2-3, 9 and all that follow`."""
-    return ", ".join(
+def spoken(asked: MissingParts) -> str:
+    """Return what is asked for, for people, such as `header, parts 2-3, 9 and all that follow`."""
+    ranges = ", ".join(
         f"{first} and all that follow" if last is None else str(first) if first == last else f"{first}-{last}"
-        for first, last in parts
+        for first, last in asked.parts
     )
+    named = [*["header"] * asked.header, *([f"parts {ranges}"] if ranges else []), *["count"] * asked.total]
+    return ", ".join(named) or "nothing"

@@ -39,8 +39,9 @@ class MissingPartsCatalog(Protocol):
     def attachments_to_ask(
         self, source: str, last_position: int, now: int, limit: int
     ) -> list[tuple[AttachmentRecord, int]]:
-        """Return attachments being received of a source that got nothing after a packed position, the stalest first,
-        each with the number of earlier requests. Leave out those that are not to be asked for now."""
+        """Return attachments being received of a source that got nothing after a packed position, each with the number
+        of earlier requests: those with the fewest first, and of these the stalest. Leave out those that are not to be
+        asked for now."""
 
     def requests_since(self, source: str, asked_at: int) -> int:
         """Return how many attachments of a source were asked for at this time or later."""

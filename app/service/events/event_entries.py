@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from app.assembly.collecting import Identification, Warned
-from app.codecs.missing_parts.request_documents import MissingParts
+from app.codecs.missing_parts.request_documents import MissingParts, spoken
 from app.model.event_logs import EventLogs
 from app.model.records import (
     DAMAGED_CONTENT,
@@ -107,6 +107,7 @@ def missing_event(record: AttachmentRecord, asked: MissingParts, address: str | 
         "count": asked.total,
         "request": asked.request,
         "address": address,
+        "reason": f"its sender is asked for {spoken(asked)}",
     }
     return NewEvent("attachment.missing", record.id, now, data, record.trace_parent)
 
