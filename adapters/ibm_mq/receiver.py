@@ -14,7 +14,7 @@ from adapters.ibm_mq.client import Library, MqiError
 from adapters.ibm_mq.connect_options import log_in
 from adapters.ibm_mq.queue_watch import QueueWatch
 from adapters.ibm_mq.reason_codes import Remedy
-from adapters.ibm_mq.request_queue import Request, reply_address, request_to
+from adapters.ibm_mq.request_queue import QueuedRequest, reply_address, request_to
 from adapters.ibm_mq.settings import SourceSettings
 from adapters.ibm_mq.source_session import SourceSession, UnitLimit
 from adapters.ibm_mq.unit_of_work import InDoubt
@@ -38,7 +38,7 @@ class MqReceiver:
     def __init__(self, library: Library, name: str, framing: FramingTraits, settings: SourceSettings) -> None:
         self._name = name
         self._settings = settings
-        self._requests: deque[Request] = deque(maxlen=_MOST_REQUESTS)
+        self._requests: deque[QueuedRequest] = deque(maxlen=_MOST_REQUESTS)
         self._queues = [_SourceQueue(library, name, framing, place, self._requests) for place in settings.places()]
         self._workers = [worker for queue in self._queues for worker in queue.workers]
 
@@ -101,7 +101,7 @@ class _SourceQueue:
         name: str,
         framing: FramingTraits,
         settings: SourceSettings,
-        requests: deque[Request],
+        requests: deque[QueuedRequest],
     ) -> None:
         self._settings = settings
         in_doubt = InDoubt()
@@ -151,7 +151,7 @@ class _Worker:
         settings: SourceSettings,
         in_doubt: InDoubt,
         credentials: LogIn,
-        requests: deque[Request],
+        requests: deque[QueuedRequest],
     ) -> None:
         self._library, self._name, self._framing, self._settings = library, name, framing, settings
         self._in_doubt, self._log_in, self._requests = in_doubt, credentials, requests

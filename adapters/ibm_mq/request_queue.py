@@ -30,7 +30,7 @@ _AT: Final = "@"
 """Between the names of a queue and of its queue manager, in which it cannot occur."""
 
 
-class Request(NamedTuple):
+class QueuedRequest(NamedTuple):
     """A message to a queue of a queue manager; an empty one is where the connection is."""
 
     queue: str
@@ -46,7 +46,7 @@ def reply_address(properties: Mapping[str, str], allowed: tuple[str, ...]) -> st
     return f"{queue}{_AT}{queue_manager}" if queue_manager else queue
 
 
-def request_to(address: str, body: bytes, replied: PhysicalMessage) -> Request:
+def request_to(address: str, body: bytes, replied: PhysicalMessage) -> QueuedRequest:
     """Return a request as a reply to a message: its CorrelId is the MsgId of that."""
     queue, _, queue_manager = address.partition(_AT)
     descriptor = MQMD2(
@@ -58,7 +58,7 @@ def request_to(address: str, body: bytes, replied: PhysicalMessage) -> Request:
         persistence=MQPER_NOT_PERSISTENT,
         correl_id=identifier(replied.message_id),
     )
-    return Request(queue, queue_manager, MqMessage(descriptor.encode(NATIVE), body))
+    return QueuedRequest(queue, queue_manager, MqMessage(descriptor.encode(NATIVE), body))
 
 
 class RequestQueue:

@@ -35,7 +35,7 @@ from adapters.ibm_mq.constants import (
 from adapters.ibm_mq.descriptor import dead_letter, descriptor_to_get, received
 from adapters.ibm_mq.input_queue import InputQueue
 from adapters.ibm_mq.reason_codes import MQRC_SYNCPOINT_LIMIT_REACHED
-from adapters.ibm_mq.request_queue import Request
+from adapters.ibm_mq.request_queue import QueuedRequest
 from adapters.ibm_mq.settings import SourceSettings
 from adapters.ibm_mq.unit_of_work import InDoubt, UnitOfWork
 from app.codecs.ibm_mq.unwrap import unwrap
@@ -191,7 +191,7 @@ class SourceSession:
         """Return `Connection.first_put_time` of the queue. Raises MqiError without authority to browse."""
         return self._connection.first_put_time(self._settings.queue)
 
-    def put_requests(self, requests: deque[Request]) -> None:
+    def put_requests(self, requests: deque[QueuedRequest]) -> None:
         """Put requests to the queues of senders. One that a queue does not take is left out: it is made again."""
         while requests:
             try:
@@ -203,7 +203,7 @@ class SourceSession:
             except MqiError as error:
                 if error.is_broken:
                     raise
-                self._log.warning("request_not_put", to=queue, reason=str(error))
+                self._log.warning("request_not_sent", to=queue, reason=str(error))
 
     def wait(self) -> MqMessage | None:
         """Return a message, if one comes within the waiting time of the settings."""

@@ -1,7 +1,11 @@
 """Gateways and a broker between them that loses messages: the receiving one asks for what is missing, and the sending
 one sends that alone."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 from itertools import count
@@ -12,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from attachment_gateway_client import Client
 
 from tests.support.dropping_proxy import DroppingProxy
 from tests.support.forked_gateway import ForkedGateway, shared
@@ -25,6 +30,7 @@ from tests.support.queue_manager import QueueManager
 pytestmark = pytest.mark.broker
 
 RATE = 0.05
+ROOT = Path(__file__).parents[2]
 
 _log = getLogger(__name__)
 
@@ -48,6 +54,8 @@ def receiving(folder: Path, port: int, expiry: str) -> ForkedGateway:
     folder.mkdir()
     options = 'qos = 0\nrequest_missing_to = "ask/#"\nrequest_missing_after = "1s"\nrequest_missing_rate = 100000\n'
     settings = mqtt_source("in", port, "files", options=options)
+    options = options.replace("ask/#", "replies/#")
+    settings += mqtt_source("groups", port, "groups", options=options, framing="mq_group")
     return ForkedGateway(folder, f'{settings}[expiry]\nunfinished = "{expiry}"\n')
 
 
@@ -61,8 +69,40 @@ def sent_files(process: GatewayProcess, count: int) -> dict[str, str]:
     return {name: sha256(content).hexdigest() for name, content in contents.items()}
 
 
-def finished(process: GatewayProcess) -> dict[str, str]:
-    return {item["name"]: item["sha256"] for item in process.listing("/v1/attachments", state="finished")}
+def finished(process: GatewayProcess, **which: str) -> dict[str, str]:
+    return {item["name"]: item["sha256"] for item in process.listing("/v1/attachments", state="finished", **which)}
+
+
+@contextmanager
+def example(folder: Path, port: int, content: bytes) -> Iterator[None]:
+    """Run the example of a program that sends a file and answers requests."""
+    (folder / "file").write_bytes(content)
+    program = ROOT / "docs/examples/missing_parts/sender.py"
+    with subprocess.Popen(
+        [sys.executable, program, "127.0.0.1", str(port), "groups", folder / "file"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src")},
+        stderr=subprocess.DEVNULL,
+    ) as running:
+        yield
+        running.terminate()
+
+
+def check_events(receiver: GatewayProcess) -> None:
+    """Assert that the client library reads each request from the events, as the attachment has it."""
+    with Client(str(receiver.client.base_url)) as client:
+        asked = next(client.missing(after=0, source="groups"))
+        (found,) = client.attachments(source="groups")
+        requested = client.attachment(found["id"])["requested"]
+        assert requested is not None
+        assert (asked.attachment.hex(), asked.framing, asked.event is not None) == (
+            found["correl_id"],
+            "mq_group",
+            True,
+        )
+        first = next(event for event in client.events(after=0, type="attachment.missing", source="groups"))
+        assert (first["subject"], first["data"]["address"]) == (found["id"], requested["address"])
+        assert requested["asked_at"] >= first["time"]
+        assert requested["parts"] == [list(each) for each in asked.parts] or requested["requests"] > 1
 
 
 def test_what_is_lost_is_asked_for_and_sent_alone(
@@ -77,17 +117,25 @@ def test_what_is_lost_is_asked_for_and_sent_alone(
         sending(tmp_path / "sender", broker) as sender,
         receiving(tmp_path / "receiver", proxy.port, "1h" if is_long else "4s") as receiver,
     ):
-        receiver.await_source("in")
+        for source in ("in", "groups"):
+            receiver.await_source(source)
         digests = sent_files(sender, number)
-        proxy.is_dropping = is_long  # a second request follows a minute later
-        receiver.until(lambda: len(finished(receiver)) == number, 900 if is_long else 60, pause=0.2)
-        assert finished(receiver) == digests
+        content = Random(3).randbytes(3 << 20)
+        with example(tmp_path, broker.port, content):
+            receiver.until(lambda: receiver.samples().total("messages_received_total", source="groups") > 80)
+            proxy.is_dropping = is_long  # a second request follows a minute later
+            longest = 900 if is_long else 60
+            receiver.until(lambda: len(finished(receiver, source="in")) == number, longest, pause=0.2)
+            receiver.until(lambda: finished(receiver, source="groups"), longest, pause=0.2)
+        assert finished(receiver, source="in") == digests
+        assert [*finished(receiver, source="groups").values()] == [sha256(content).hexdigest()]
+        check_events(receiver)
         assert proxy.dropped > number / 8
         resent = sender.samples().total("missing_sent_bytes_total")
         asked = receiver.samples().total("missing_requests_total", source="in", by="message")
         _log.info("%d files, %d of %d messages lost", number, proxy.dropped, proxy.dropped + proxy.passed)
-        _log.info("%d requests; %d bytes lost, %d sent again", asked, proxy.dropped_bytes, resent)
-        assert resent <= 1.1 * proxy.dropped_bytes
+        _log.info("%d requests; %d bytes lost, %d sent again", asked, proxy.dropped_bytes[b"files"], resent)
+        assert resent <= 1.1 * proxy.dropped_bytes[b"files"]
         assert receiver.listing("/v1/quarantine") == []
 
 

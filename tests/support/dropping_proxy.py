@@ -1,6 +1,7 @@
 """A proxy between an MQTT broker and a subscriber that leaves out publishes of QoS 0, as a network of radios does."""
 
 import socket
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
@@ -16,7 +17,9 @@ class DroppingProxy:
     def __init__(self, broker_port: int, rate: float, seed: int = 1) -> None:
         self._broker_port, self._rate, self._random = broker_port, rate, Random(seed)
         self.is_dropping = True
-        self.passed = self.dropped = self.dropped_bytes = 0
+        self.passed = self.dropped = 0
+        self.dropped_bytes = Counter[bytes]()
+        """The bytes of the payloads that were left out, by topic."""
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
         Thread(target=self._accept, daemon=True).start()
@@ -39,13 +42,14 @@ class DroppingProxy:
 
     def _filter(self, broker: socket.socket, client: socket.socket) -> None:
         """Pass on what the broker sends, packet by packet."""
-        read = broker.makefile("rb").read
-        with suppress(OSError, EOFError):
+        with broker, broker.makefile("rb") as stream, suppress(OSError, EOFError):
+            read = stream.read
             while True:
                 head, body = _packet(read)
                 if head[0] >> 4 == PUBLISH and not head[0] & 6:
                     if self.is_dropping and self._random.random() < self._rate:
-                        self.dropped, self.dropped_bytes = self.dropped + 1, self.dropped_bytes + _payload_size(body)
+                        self.dropped += 1
+                        self.dropped_bytes[body[2 : 2 + int.from_bytes(body[:2], "big")]] += _payload_size(body)
                         continue
                     self.passed += 1
                 client.sendall(head + body)
@@ -53,7 +57,7 @@ class DroppingProxy:
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:
-    with suppress(OSError):
+    with source, suppress(OSError):
         while data := source.recv(65536):
             target.sendall(data)
     _close(target)

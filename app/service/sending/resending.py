@@ -167,7 +167,7 @@ class Resender:
                 ]
             )
             self._count("gone")
-            log.info("missing_parts_gone", destination=self._name, attachment=key.hex(), reason=reason)
+            log.info("missing_parts_not_found", destination=self._name, attachment=key.hex(), reason=reason)
 
     def _count(self, answer: str, number: int = 1) -> None:
         self._context.metrics.missing_answers.labels(self._name, answer).inc(number)

@@ -54,15 +54,17 @@ class RequestedParts(BaseModel):
     """
 
     requests: int = Field(description="how often its sender was asked", examples=[1])
-    asked_at: datetime
+    asked_at: datetime = Field(description="when its sender was asked last")
     next_at: datetime | None = Field(description="when it may be asked again; null: not any more")
     address: str | None = Field(
         description="the topic or queue that got the request; null: the event `attachment.missing` alone tells of it",
         examples=["plant/replies"],
     )
-    parts: list[tuple[int, int | None]] = Field(examples=[[(2, 3), (9, None)]])
-    header: bool
-    count: bool
+    parts: list[tuple[int, int | None]] = Field(
+        description="the numbers of parts, or of logical messages", examples=[[(2, 3), (9, None)]]
+    )
+    header: bool = Field(description="whether the header was asked for", examples=[False])
+    count: bool = Field(description="whether the message with the number of parts was asked for", examples=[True])
     text: str = Field(description="the same for people", examples=["parts 2-3, 9 and all that follow, count"])
     ended: str | None = Field(description="why its sender sends nothing more, as it says", examples=[None])
 
