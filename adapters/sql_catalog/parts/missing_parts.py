@@ -109,4 +109,4 @@ class MissingPartsPart(CatalogPart):
 def keys_of(delivery: DeliveryRecord) -> list[dict[str, Any]]:
     """Return the rows by which a delivery is found."""
     keys = {each.correl_id[:16] for each in delivery.attachments} | {delivery.message_correl_id[:16]}
-    return [{"key": key, "delivery_id": delivery.id} for key in sorted(keys)]
+    return [{"key": key, "delivery_id": delivery.id} for key in sorted(keys) if any(key)]
