@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from app.codecs.sas.dialect import Dialect
+from app.model.errors import LeaseLost
 from app.model.message import PhysicalMessage
 from app.model.records import NewEvent
+from app.ports import Catalog
 from app.service.assembling.asking import Askers
 from app.service.assembling.assembler import Assembler
 from app.service.context import ReceiverContext
@@ -53,6 +55,13 @@ class Place:
         self.askers = Askers(self.context, {SOURCE: self.receiver}, self.times)
         self.assembler = Assembler(self.context, lambda _complete: None)
         self.assembler.recover()
+        self.catalog = self.hold()
+
+    def hold(self) -> Catalog:
+        """Return the catalog for whose turn it is now."""
+        lease = self.context.catalog.take_lease("asking", "one", 30, at_once=True)
+        assert lease is not None
+        return self.context.catalog.under(lease)
 
     def take(self, files: int, lost: set[int], *, addressed: bool = True) -> list[list[PhysicalMessage]]:
         """Have files assembled of which the messages with these numbers are lost; return all messages of each. They
@@ -75,7 +84,7 @@ class Place:
             self.clock.advance(1)
             self.times.step()
             if self.askers.mark():
-                self.askers.ask(self.context.catalog)
+                self.askers.ask(self.catalog)
 
     def total(self, name: str, **labels: str) -> float:
         return self.context.metrics.registry.get_sample_value(f"attachment_gateway_{name}_total", labels) or 0
@@ -126,7 +135,7 @@ def test_after_a_start_nobody_is_asked_twice_and_pauses_double_until_the_end(pla
     place.begin()
     place.wait(SETTLING_SECONDS + AFTER + 60)
     assert [each["request"] for each in place.receiver.sent] == [MOST]
-    place.wait(3000)
+    place.wait(400)
     assert len(place.receiver.sent) == 1
     assert len([each for each in events(place) if each.type == "attachment.missing"]) == MOST
     place.bring([others[1]])
@@ -172,6 +181,22 @@ def test_a_source_that_cannot_receive_asks_nobody(place: Place) -> None:
     place.wait(SETTLING_SECONDS + AFTER - 5)
     assert place.receiver.sent == []
     place.wait(10)
+    assert len(place.receiver.sent) == 1
+
+
+def test_a_process_whose_turn_is_over_asks_nobody(place: Place) -> None:
+    place.take(1, {3})
+    place.wait(SETTLING_SECONDS + AFTER - 5)
+    turn = place.hold()
+    for _ in range(10):
+        place.clock.advance(1)
+        place.times.step()
+        place.askers.mark()
+    with pytest.raises(LeaseLost):
+        place.askers.ask(place.catalog)
+    assert (place.receiver.sent, events(place)) == ([], [])
+    place.clock.advance(1)
+    place.askers.ask(turn)
     assert len(place.receiver.sent) == 1
 
 
