@@ -151,11 +151,13 @@ class Askers:
                     record.parts_received,
                 )
             )
-            events.append(missing_event(record, asked, address, now))
+            if not asked.is_empty:  # or it waits for something else, and is not looked at again at once
+                events.append(missing_event(record, asked, address, now))
         catalog.record_requests(recorded, events)
         self._context.notifier.notify()
         for each in asking:
-            self._send(name, each)
+            if not each.asked.is_empty:
+                self._send(name, each)
 
     def _asking(
         self, name: str, source: Source, record: AttachmentRecord, request: int, message: PhysicalMessage | None

@@ -43,6 +43,8 @@ log = logger(__name__)
 
 LOOK_SECONDS: Final = 0.5
 """The pause between two looks for requests, while nothing else is sent."""
+LONGEST_PAUSE: Final = 30.0
+"""The longest pause while the broker cannot be reached."""
 AT_ONCE: Final = 100
 """The most requests that are answered between two deliveries."""
 _KEY_SIZE: Final = 16
@@ -74,6 +76,7 @@ class Resender:
         self._taken: deque[float] = deque()
         """When the requests of the last minute were taken."""
         self._next_look = 0.0
+        self._pause = LOOK_SECONDS
         self._fault = Recurring(log, "missing_parts", destination=name)
 
     @property
@@ -99,8 +102,11 @@ class Resender:
                 self._answer(each)
         except SendFailed as error:
             self._fault.failed(str(error))
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            self._next_look = monotonic() + self._pause
         else:
             self._fault.worked()
+            self._pause = LOOK_SECONDS
 
     def _sort(self, body: bytes, asked: dict[str, _Asked]) -> None:
         """Add a request to those for its delivery, or answer that there is none. Raises SendFailed."""

@@ -71,7 +71,7 @@ class RequestedParts(BaseModel):
     @classmethod
     def of(cls, request: MissingRequest) -> "RequestedParts | None":
         asked = read_document(request.document)
-        if not isinstance(asked, MissingParts):
+        if not isinstance(asked, MissingParts) or asked.is_empty:
             return None
         return cls(
             requests=request.requests,
