@@ -68,7 +68,7 @@ def batches(messages: Iterator[PhysicalMessage], most: int) -> Iterator[list[Phy
     for message in messages:
         batch.append(message)
         size += footprint(message)
-        if len(batch) >= min(most, BATCH_MESSAGES) or size >= BATCH_BYTES:
+        if len(batch) >= most or size >= BATCH_BYTES:
             yield batch
             batch, size = [], 0
     if batch:

@@ -244,7 +244,7 @@ class Outbox:
             self._require_whole(run, how)
         remaining = islice(self._cut(how, run.delivery), run.delivery.messages_sent, None)
         in_doubt = known is not None
-        for batch in batches(remaining, self.sender.max_batch()):
+        for batch in batches(remaining, min(BATCH_MESSAGES, self.sender.max_batch())):
             if self._stop.is_set():
                 return False
             self._require_wanted(run)

@@ -35,7 +35,7 @@ from app.model.records import DeliveryRecord, FramingOptions
 from app.observe import Recurring, logger
 from app.ports import AskableSender, Sender, SendFailed
 from app.service.context import ServiceContext
-from app.service.sending.framer import batches
+from app.service.sending.framer import BATCH_MESSAGES, batches
 from app.service.sending.sending_errors import CannotSend
 from app.wire import WireError
 
@@ -140,7 +140,8 @@ class Resender:
         wanted = partial(_is_asked_for, asked.requests)
         messages = size = 0
         try:
-            for batch in batches(filter(wanted, self._cut(delivery.cut, delivery)), sender.max_batch()):
+            most = min(BATCH_MESSAGES, sender.max_batch())
+            for batch in batches(filter(wanted, self._cut(delivery.cut, delivery)), most):
                 sender.send(batch)
                 messages, size = messages + len(batch), size + sum(len(each.body) for each in batch)
         except (CannotSend, DamagedError) as error:
