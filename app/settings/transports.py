@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
@@ -133,7 +133,7 @@ class Source(Endpoint):
     on_doubt: OnDoubt | None = None
     counts: CountingRule | None = None
     same_as: Name | None = None
-    request_missing_after: Annotated[Duration, Field(ge=timedelta(seconds=1))] | None = None
+    request_missing_after: Duration | None = None
     request_missing_rate: int = Field(default=600, ge=1, le=100_000)
     request_missing_most: int = Field(default=6, ge=1, le=100)
 
@@ -167,6 +167,8 @@ class Source(Endpoint):
     @classmethod
     def _can_be_asked(cls, after: timedelta | None, info: ValidationInfo) -> timedelta | None:
         name = info.data.get("framing")
+        if after is not None and after < timedelta(seconds=1):
+            raise ValueError("give at least 1 second")
         if after is not None and name is not None and not framing(name).names_missing:
             raise ValueError(f"the framing {name} has no numbers by which a sender can be asked; remove it")
         return after

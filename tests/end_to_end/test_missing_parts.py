@@ -20,7 +20,7 @@ from attachment_gateway_client import Client
 
 from tests.support.dropping_proxy import DroppingProxy
 from tests.support.forked_gateway import ForkedGateway, shared
-from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
+from tests.support.gateway import PROGRAM, GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.group_loads import upload
 from tests.support.mosquitto import Mosquitto
 from tests.support.mq import connected, mq_destination, mq_source, taken
@@ -102,6 +102,11 @@ def check_events(receiver: GatewayProcess) -> None:
         first = next(event for event in client.events(after=0, type="attachment.missing", source="groups"))
         assert (first["subject"], first["data"]["address"]) == (found["id"], requested["address"])
         assert requested["asked_at"] >= first["time"]
+        program = [PROGRAM, "show", found["id"], "--url", str(receiver.client.base_url)]
+        shown = subprocess.run(
+            program, check=True, capture_output=True, text=True, env={**os.environ, "COLUMNS": "200"}
+        )
+        assert f"{requested['text']}: {'once' if requested['requests'] == 1 else ''}" in shown.stdout
         assert requested["parts"] == [list(each) for each in asked.parts] or requested["requests"] > 1
 
 
