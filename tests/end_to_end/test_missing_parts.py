@@ -102,7 +102,7 @@ def check_events(receiver: GatewayProcess) -> None:
         first = next(event for event in client.events(after=0, type="attachment.missing", source="groups"))
         assert (first["subject"], first["data"]["address"]) == (found["id"], requested["address"])
         assert requested["asked_at"] >= first["time"]
-        program = [PROGRAM, "show", found["id"], "--url", str(receiver.client.base_url)]
+        program = [str(PROGRAM), "show", found["id"], "--url", str(receiver.client.base_url)]
         shown = subprocess.run(
             program, check=True, capture_output=True, text=True, env={**os.environ, "COLUMNS": "200"}
         )

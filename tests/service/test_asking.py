@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -19,25 +18,10 @@ from app.service.context import ReceiverContext
 from app.service.retention.receiving_time import SETTLING_SECONDS, ReceivingTime
 from app.testing.gateway_stages import ManualClock, service_context
 from tests.support.sas_client import Program, binary_file, message
-from tests.support.service_context import Connected
+from tests.support.service_context import Asking
 
 SOURCE, AFTER, RATE, MOST = "orders", 20, 30, 3
 ADDRESS = "replies/orders"
-
-
-class Asked(Connected):
-    """A receiver that keeps what it should send."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sent: list[dict[str, Any]] = []
-
-    def reply_address(self, message: PhysicalMessage) -> str | None:
-        return message.properties.get("response-topic")
-
-    def ask(self, address: str, body: bytes, message: PhysicalMessage) -> None:
-        assert (address, message.source) == (ADDRESS, SOURCE)
-        self.sent.append(json.loads(body))
 
 
 class Place:
@@ -50,7 +34,7 @@ class Place:
 
     def begin(self) -> None:
         """A process begins, which has nothing of the one before it in memory."""
-        self.receiver = Asked()
+        self.receiver = Asking(ADDRESS)
         self.times = ReceivingTime(self.context, {SOURCE: self.receiver})
         self.askers = Askers(self.context, {SOURCE: self.receiver}, self.times)
         self.assembler = Assembler(self.context, lambda _complete: None)
