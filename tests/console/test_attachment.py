@@ -324,8 +324,8 @@ def test_what_its_sender_was_asked_for_is_shown(world: World, open_console: Open
         "next_at": None,
         "address": HOSTILE,
         "parts": [[3, 3]],
-        "header": False,
-        "count": False,
+        "lacks_header": False,
+        "lacks_count": False,
         "text": "parts 3",
         "ended": "deleted",
     }

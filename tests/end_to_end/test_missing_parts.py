@@ -214,7 +214,7 @@ def test_over_ibm_mq_the_reply_to_queue_is_asked(pymqi: ModuleType, tmp_path: Pa
                 asked = found and process.client.get(f"/v1/attachments/{found[0]['id']}").json()["requested"]
                 if not asked or asked["ended"] is None:
                     return False
-                assert (asked["parts"], asked["header"], asked["count"], asked["requests"]) == (
+                assert (asked["parts"], asked["lacks_header"], asked["lacks_count"], asked["requests"]) == (
                     [[2, 2]],
                     False,
                     False,

@@ -63,8 +63,8 @@ class RequestedParts(BaseModel):
     parts: list[tuple[int, int | None]] = Field(
         description="the numbers of parts, or of logical messages", examples=[[(2, 3), (9, None)]]
     )
-    header: bool = Field(description="whether the header was asked for", examples=[False])
-    count: bool = Field(description="whether the message with the number of parts was asked for", examples=[True])
+    lacks_header: bool = Field(description="whether the header was asked for", examples=[False])
+    lacks_count: bool = Field(description="whether the message with the number of parts was asked for", examples=[True])
     text: str = Field(description="the same for people", examples=["parts 2-3, 9 and all that follow, count"])
     ended: str | None = Field(description="why its sender sends nothing more, as it says", examples=[None])
 
@@ -79,8 +79,8 @@ class RequestedParts(BaseModel):
             next_at=optional_time(request.next_at),
             address=None if request.address is None else shown(request.address),
             parts=list(asked.parts),
-            header=asked.header,
-            count=asked.total,
+            lacks_header=asked.header,
+            lacks_count=asked.total,
             text=spoken(asked),
             ended=None if request.ended is None else shown(request.ended),
         )

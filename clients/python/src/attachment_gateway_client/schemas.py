@@ -154,8 +154,8 @@ class RequestedParts(TypedDict):
     next_at: str | None
     address: str | None
     parts: list[list[Any]]
-    header: bool
-    count: bool
+    lacks_header: bool
+    lacks_count: bool
     text: str
     ended: str | None
 
