@@ -130,6 +130,7 @@ class Metrics(_Declared):
         )
         self.deliveries = self._counter("deliveries", "Deliveries that entered a state", "state")
 
+        self._declare_missing_parts()
         self._declare_webhooks()
         self._declare_uploads()
         self._declare_processes()
@@ -193,6 +194,29 @@ class Metrics(_Declared):
         )
         self.active_requests = self._convention_gauge(
             "http_server_active_requests", "HTTP requests that are being answered", "http_request_method"
+        )
+
+    def _declare_missing_parts(self) -> None:
+        self.missing_requests = self._counter(
+            "missing_requests",
+            "Requests to senders for missing parts, by a message or by an event only",
+            "source",
+            "by",
+        )
+        self.missing_received = self._counter(
+            "missing_received", "Parts of attachments that have come since their sender was asked for them", "source"
+        )
+        self.missing_answers = self._counter(
+            "missing_answers",
+            "Requests for missing parts of deliveries, by how they were answered",
+            "destination",
+            "answer",
+        )
+        self.missing_sent = self._counter(
+            "missing_sent", "Physical messages that were sent again because a receiver asked for them", "destination"
+        )
+        self.missing_sent_bytes = self._counter(
+            "missing_sent_bytes", "Bytes of the bodies of these messages", "destination"
         )
 
     def _declare_tables(self) -> None:

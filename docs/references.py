@@ -113,6 +113,11 @@ EVENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "no message came for `expiry.unfinished`, announced or not; or parts are gone",
         ("source", "parts_received", "parts_expected", "code", "reason"),
     ),
+    "attachment.missing": (
+        "attachment",
+        "its sender is asked for what has not come; `address` is null where this event alone tells of it",
+        ("source", "name", "framing", "attachment", "parts", "header", "count", "request", "address", "reason"),
+    ),
     "attachment.deleted": (
         "attachment",
         "a client, its sender or `[retention]` deleted it",

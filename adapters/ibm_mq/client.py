@@ -33,6 +33,7 @@ from adapters.ibm_mq.constants import (
     MQOO_OUTPUT,
     MQOT_Q_MGR,
     MQPMO_FAIL_IF_QUIESCING,
+    MQPMO_NO_SYNCPOINT,
     MQPMO_PASS_ALL_CONTEXT,
     MQPMO_SYNCPOINT,
 )
@@ -180,6 +181,13 @@ class Connection:
         descriptor = packed(self.library.MD, padded(message.descriptor))
         with self.calling("MQPUT1", queue, warnings=False):
             self._manager.put1(self.library.OD(ObjectName=queue.encode()), message.body, descriptor, options)
+
+    def put_alone(self, queue: str, queue_manager: str, message: MqMessage) -> None:
+        """Put a message to a queue, in no unit of work."""
+        described = self.library.OD(ObjectName=queue.encode(), ObjectQMgrName=queue_manager.encode())
+        options = self.library.PMO(Options=MQPMO_NO_SYNCPOINT | MQPMO_FAIL_IF_QUIESCING)
+        with self.calling("MQPUT1", queue, warnings=False):
+            self._manager.put1(described, message.body, packed(self.library.MD, padded(message.descriptor)), options)
 
     def commit(self) -> None:
         with self.calling("MQCMIT", ""):

@@ -71,6 +71,7 @@ def to_put(message: PhysicalMessage, settings: DestinationSettings, ccsid: int) 
         "persistence": MQPER_PERSISTENT if settings.persistent else MQPER_NOT_PERSISTENT,
         "msg_id": identifier(message.message_id),
         "correl_id": identifier(message.correl_id),
+        "reply_to_q": settings.answer_missing or "",
     }
     if settings.mqmd_version == 2:
         grouping = grouping_of(message)._asdict()

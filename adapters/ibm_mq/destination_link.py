@@ -12,6 +12,7 @@ from adapters.ibm_mq.constants import (
 )
 from adapters.ibm_mq.descriptor import EXTENSION_SIZE, NATIVE
 from adapters.ibm_mq.reason_codes import TOO_LONG
+from adapters.ibm_mq.request_queue import RequestQueue
 from adapters.ibm_mq.settings import DestinationSettings
 from adapters.ibm_mq.state_queue import KeyedQueue, StateQueue
 from app.codecs.ibm_mq.constants import MQMT_DATAGRAM
@@ -31,8 +32,8 @@ _log = structlog.get_logger(__name__)
 class DestinationLink:
     """A connection, opened by the constructor. All methods raise MqiError when a call fails.
 
-    `ccsid` is the queue manager's own character set. `states` are the state messages, if the settings name a queue for
-    them.
+    `ccsid` is the queue manager's own character set. `states` are the state messages, and `requests` what
+    receivers ask for, if the settings name queues for them.
     """
 
     def __init__(self, library: Library, name: str, settings: DestinationSettings, log_in: LogIn) -> None:
@@ -43,6 +44,9 @@ class DestinationLink:
             self.states: StateQueue | None = None
             if settings.state_queue is not None:
                 self.states = StateQueue(KeyedQueue(self.connection, settings.state_queue), name)
+            self.requests: RequestQueue | None = None
+            if settings.answer_missing is not None:
+                self.requests = RequestQueue(self.connection, settings.answer_missing)
             lengths = [self.connection.readable_attribute(MQIA_MAX_MSG_LENGTH)]
             if settings.remote_queue_manager is None:
                 lengths.append(self.connection.readable_attribute(MQIA_MAX_MSG_LENGTH, settings.queue))

@@ -1,5 +1,6 @@
 """A source's queues: as many connections as the configuration says, each served by its own thread."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from functools import partial
@@ -13,6 +14,7 @@ from adapters.ibm_mq.client import Library, MqiError
 from adapters.ibm_mq.connect_options import log_in
 from adapters.ibm_mq.queue_watch import QueueWatch
 from adapters.ibm_mq.reason_codes import Remedy
+from adapters.ibm_mq.request_queue import QueuedRequest, reply_address, request_to
 from adapters.ibm_mq.settings import SourceSettings
 from adapters.ibm_mq.source_session import SourceSession, UnitLimit
 from adapters.ibm_mq.unit_of_work import InDoubt
@@ -22,6 +24,8 @@ from app.ports import Intake
 
 _IDLE = 0.1
 _STEADY_AFTER = 10_000_000
+_MOST_REQUESTS = 1000
+"""The requests for missing parts that wait for a connection. Beyond that the oldest are dropped."""
 
 T = TypeVar("T", int, float, str)
 
@@ -33,7 +37,9 @@ class MqReceiver:
 
     def __init__(self, library: Library, name: str, framing: FramingTraits, settings: SourceSettings) -> None:
         self._name = name
-        self._queues = [_SourceQueue(library, name, framing, place) for place in settings.places()]
+        self._settings = settings
+        self._requests: deque[QueuedRequest] = deque(maxlen=_MOST_REQUESTS)
+        self._queues = [_SourceQueue(library, name, framing, place, self._requests) for place in settings.places()]
         self._workers = [worker for queue in self._queues for worker in queue.workers]
 
     def resume(self, newest: Iterator[PhysicalMessage]) -> bool:
@@ -45,6 +51,12 @@ class MqReceiver:
     def session(self, name: str | None = None) -> None:
         """Return None: the queue keeps the messages, for whoever gets them."""
         del name
+
+    def reply_address(self, message: PhysicalMessage) -> str | None:
+        return reply_address(message.properties, self._settings.request_missing_to)
+
+    def ask(self, address: str, body: bytes, message: PhysicalMessage) -> None:
+        self._requests.append(request_to(address, body, message))
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
         ending = StopSignal()
@@ -83,12 +95,20 @@ class MqReceiver:
 class _SourceQueue:
     """One queue of one queue manager, with its connections."""
 
-    def __init__(self, library: Library, name: str, framing: FramingTraits, settings: SourceSettings) -> None:
+    def __init__(
+        self,
+        library: Library,
+        name: str,
+        framing: FramingTraits,
+        settings: SourceSettings,
+        requests: deque[QueuedRequest],
+    ) -> None:
         self._settings = settings
         in_doubt = InDoubt()
         self._log_in = log_in(settings)
         self.workers = [
-            _Worker(library, name, framing, settings, in_doubt, self._log_in) for _ in range(settings.connections)
+            _Worker(library, name, framing, settings, in_doubt, self._log_in, requests)
+            for _ in range(settings.connections)
         ]
 
     def status(self) -> dict[str, Any]:
@@ -131,9 +151,10 @@ class _Worker:
         settings: SourceSettings,
         in_doubt: InDoubt,
         credentials: LogIn,
+        requests: deque[QueuedRequest],
     ) -> None:
         self._library, self._name, self._framing, self._settings = library, name, framing, settings
-        self._in_doubt, self._log_in = in_doubt, credentials
+        self._in_doubt, self._log_in, self._requests = in_doubt, credentials, requests
         self._log = _log.bind(source=name, broker=settings.broker, queue=settings.queue)
         self._session: SourceSession | None = None
         self._unit_limit = UnitLimit(settings.batch_messages)
@@ -194,6 +215,7 @@ class _Worker:
                             self._log.info("connection_opened")
                     if message is not None:
                         session.run_unit(message)
+                    session.put_requests(self._requests)
                     self._last_reason = None
                     self.watch.inquire(session, idle=message is None)
                 except MqiError as error:

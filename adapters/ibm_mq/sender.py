@@ -55,6 +55,20 @@ class MqSender:
             **self._log_in.status(),
         }
 
+    @property
+    def answers_missing(self) -> bool:
+        return self._settings.answer_missing is not None
+
+    def requests(self, most: int) -> Sequence[bytes]:
+        link = self._open()
+        found: list[bytes] = []
+        try:
+            while len(found) < most and link.requests is not None and (body := link.requests.take()) is not None:
+                found.append(body)
+        except MqiError as error:
+            raise self._failure(link, error) from error
+        return found
+
     def repeats(self) -> str | None:
         if self._settings.state_queue is not None:
             return None

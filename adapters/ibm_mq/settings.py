@@ -51,7 +51,15 @@ def _encoding(number: int) -> int:
     return number
 
 
+def _generic_name(text: str) -> str:
+    if text != "*":
+        _object_name(text.removesuffix("*"))
+    return text
+
+
 ObjectName = Annotated[str, AfterValidator(_object_name)]
+_QueueNames = tuple[Annotated[str, AfterValidator(_generic_name)], ...]
+"""Names of queues; a `*` at the end stands for any rest."""
 
 
 class ConnectionSettings(BaseModel):
@@ -144,6 +152,8 @@ class SourceSettings(ConnectionSettings):
     A message that was backed out `backout_threshold` times goes to `backout_queue`. The defaults are the queue's own
     BOTHRESH and BOQNAME; a threshold of 0 means none.
 
+    Requests for missing parts go to the reply-to queue of a message if `request_missing_to` has its name.
+
     With `queue_managers` the same source receives from several queue managers at once. Each of these tables gives the
     settings that differ from the source's own.
     """
@@ -158,6 +168,7 @@ class SourceSettings(ConnectionSettings):
     backout_threshold: int | None = Field(default=None, ge=0, le=999_999_999)
     backout_queue: ObjectName | None = None
     queue_managers: tuple[PlaceSettings, ...] = ()
+    request_missing_to: _QueueNames = ()
 
     @model_validator(mode="after")
     def _receivable(self) -> "SourceSettings":
@@ -202,6 +213,9 @@ class DestinationSettings(ConnectionSettings):
     `state_queue` is a local queue of the same queue manager on which the gateway keeps the progress of each delivery,
     so that every message is put exactly once. Several destinations of one gateway may share it. A state message that
     cannot be found is waited for up to `state_timeout`: a unit of work of a broken connection may hold it.
+
+    `answer_missing` is a queue of the same queue manager for requests of receivers. All messages name it as their
+    reply-to queue.
     """
 
     queue: ObjectName
@@ -212,6 +226,7 @@ class DestinationSettings(ConnectionSettings):
     persistent: bool = True
     properties: Literal["none", "mqrfh2"] = "none"
     state_queue: ObjectName | None = None
+    answer_missing: ObjectName | None = None
     state_timeout: float = Field(default=600, ge=0, le=86_400)
     priority: int | None = Field(default=None, ge=0, le=9)
     expiry: float | None = Field(default=None, gt=0, le=99_999_999)

@@ -35,11 +35,21 @@ from adapters.mqtt.emptying import Emptying
 from adapters.mqtt.mqtt_connect import BrokerError, Connector
 from adapters.mqtt.qos2_seen import Delivery, FirstCopy, SeenMessages
 from adapters.mqtt.settings import SourceSettings
+from app.codecs.missing_parts.request_documents import MEDIA_TYPE
 from app.codecs.mqtt import mqtt_envelope
+from app.codecs.mqtt.mqtt_envelope import CONTENT_TYPE
 from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.model.errors import InvalidInputError
 from app.model.framing_facts import FramingTraits
-from app.model.message import DELIVERY, GAP, TOPIC, TOPIC_PREFIX, PhysicalMessage
+from app.model.message import (
+    CORRELATION_DATA,
+    DELIVERY,
+    GAP,
+    RESPONSE_TOPIC,
+    TOPIC,
+    TOPIC_PREFIX,
+    PhysicalMessage,
+)
 from app.ports import Intake
 
 _IDLE = 0.1
@@ -106,7 +116,8 @@ class MqttReceiver:
         self._state = ConnectionState(self._log)
         self._shared = [topic for topic in settings.topic if topic.startswith("$share/")]
         self._filters = [_filter_of(topic) for topic in settings.topic]
-        self._answers: deque[PhysicalMessage] = deque(maxlen=_MOST_ANSWERS)
+        self._answers: deque[tuple[str, PhysicalMessage]] = deque(maxlen=_MOST_ANSWERS)
+        """What waits to be sent, with its topic."""
         self._unconfirmed: set[int] = set()
         """The packet identifiers of answers that the broker has not confirmed."""
         self._warns_of_others = False
@@ -142,7 +153,19 @@ class MqttReceiver:
 
     def answer(self, answers: Sequence[PhysicalMessage]) -> None:
         if self._settings.answers:
-            self._answers.extend(answers)
+            self._answers += [(f"{each.properties[TOPIC_PREFIX]}/{each.properties[TOPIC]}", each) for each in answers]
+
+    def reply_address(self, message: PhysicalMessage) -> str | None:
+        topic = message.properties.get(RESPONSE_TOPIC)
+        if topic is None or not any(topic_matches_sub(each, topic) for each in self._settings.request_missing_to):
+            return None
+        # A request to a topic of the source itself would come back as a message.
+        return None if any(topic_matches_sub(each, topic) for each in self._filters) else topic
+
+    def ask(self, address: str, body: bytes, message: PhysicalMessage) -> None:
+        properties = {TOPIC: address, CONTENT_TYPE: MEDIA_TYPE, CORRELATION_DATA: message.correl_id.hex()}
+        request = PhysicalMessage(self._name, self._framing.name, body=body, properties=properties)
+        self._answers.append((address, request))
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
         self.run_until_ended(intake, stop)
@@ -247,8 +270,7 @@ class MqttReceiver:
                 self._warn_once("answer_refused", f"senders get no answers: {reason}")
         client.confirmed.clear()
         while self._answers and len(self._unconfirmed) < window and client.is_open:
-            answer = self._answers.popleft()
-            topic = f"{answer.properties[TOPIC_PREFIX]}/{answer.properties[TOPIC]}"
+            topic, answer = self._answers.popleft()
             try:
                 payload, section = mqtt_envelope.write(answer, "5" if client.is_5 else "3.1.1")
                 properties = None if section is None else PackedProperties(section)

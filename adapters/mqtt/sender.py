@@ -18,6 +18,7 @@ arrives twice when a subscriber comes.
 
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -30,10 +31,11 @@ from adapters.connections import ConnectionState
 from adapters.mqtt.client import NO_MATCHING_SUBSCRIBERS, Connack, MqttClient, PackedProperties
 from adapters.mqtt.mqtt_connect import BrokerError, Connector
 from adapters.mqtt.settings import DestinationSettings
+from app.codecs.missing_parts.request_documents import LONGEST
 from app.codecs.mqtt import mqtt_envelope
 from app.codecs.mqtt.packets import MAX_REMAINING_LENGTH, largest_payload, publish_size
 from app.model.errors import InvalidInputError
-from app.model.message import TOPIC, PhysicalMessage
+from app.model.message import RESPONSE_TOPIC, TOPIC, PhysicalMessage
 from app.model.records import Subscribers
 from app.ports import DeliveryProgress, SendFailed
 
@@ -41,6 +43,11 @@ _SUSPICIOUS_BREAKS = 2
 
 
 _IDLE = 0.1
+_SHARE = "attachment-gateway"
+"""The group of all that take requests from a topic."""
+_MOST_REQUESTS = 1000
+_RESPONSE_TOPIC_BYTES = 3
+"""The bytes of a response topic in front of its text."""
 _PACKET_IDENTIFIER_NOT_FOUND = 0x92
 _PACKET_TOO_LARGE = 0x95
 _PACKET_IDENTIFIERS = 65535
@@ -129,11 +136,23 @@ class MqttSender:
         self._probes = False
         """Whether the next message is sent alone, to learn whether there is a subscriber."""
         self._warned_of_no_subscriber = False
+        self._requests: deque[bytes] = deque(maxlen=_MOST_REQUESTS)
+        """Requests for missing parts that nobody has taken yet."""
+        self._warning: str | None = None
         self._sizes = PacketSizes()
         self._state = ConnectionState(self._log)
 
     def status(self) -> dict[str, Any]:
-        return {**self._state.status, "broker": self._connector.broker, **self._connector.log_in.status()}
+        warning = {} if self._warning is None else {"warning": self._warning}
+        return {**self._state.status, "broker": self._connector.broker, **self._connector.log_in.status(), **warning}
+
+    @property
+    def answers_missing(self) -> bool:
+        return self._settings.answer_missing is not None
+
+    def requests(self, most: int) -> Sequence[bytes]:
+        self._open()
+        return [self._requests.popleft() for _ in range(min(most, len(self._requests)))]
 
     def repeats(self) -> str | None:
         return (
@@ -159,6 +178,8 @@ class MqttSender:
         del wanted
         client = self._open()
         added, properties_size = mqtt_envelope.overhead(_version(client))
+        if properties_size is not None and self._settings.answer_missing is not None:
+            properties_size += _RESPONSE_TOPIC_BYTES + len(self._settings.answer_missing.encode())
         largest = largest_payload(self._limit, self._settings.topic, self._settings.qos, properties_size) - added
         if largest < 0:
             raise SendFailed(
@@ -196,6 +217,7 @@ class MqttSender:
         """Return the open connection, or open a new one."""
         if self._client is not None:
             self._client.turn(0)
+            self._take_requests(self._client)
             if self._client.is_open:
                 return self._client
         try:
@@ -211,7 +233,35 @@ class MqttSender:
         self._window = min(self._settings.max_inflight, getattr(connack.properties, "ReceiveMaximum", 0xFFFF))
         self._client = client
         self._state.opened(version=_version(client))
+        self._listen(client)
         return client
+
+    def _listen(self, client: MqttClient) -> None:
+        """Subscribe to the topic for requests. Of several processes that send here, one gets each request."""
+        topic = self._settings.answer_missing
+        if topic is None:
+            return
+        if not client.is_5:
+            self._warn("receivers cannot ask for missing parts: only MQTT 5 has a response topic")
+            return
+
+        def subscribed(_: object, __: object, ___: int, granted: list[ReasonCode], ____: object) -> None:
+            if any(code.is_failure for code in granted):
+                self._warn(f"the broker refused the subscription to {topic}: {', '.join(map(str, granted))}")
+
+        client.on_subscribe = subscribed
+        client.subscribe(f"$share/{_SHARE}/{topic}", 1)
+
+    def _warn(self, why: str) -> None:
+        if self._warning != why:
+            self._warning = why
+            self._log.warning("requests_not_received", reason=why)
+
+    def _take_requests(self, client: MqttClient) -> None:
+        """Take requests that have come. The oldest are dropped when too many wait: receivers ask again."""
+        if arrivals := client.take_arrivals():
+            self._requests += [bytes(each.payload()) for each in arrivals if len(each.payload()) <= LONGEST]
+            client.acknowledge((each.mid, each.qos) for each in arrivals)
 
     def _connect(self) -> tuple[MqttClient, Connack]:
         """Connect to the session that the current delivery has used, or to a new one."""
@@ -231,6 +281,9 @@ class MqttSender:
         levels, topic = message.properties.get(TOPIC), self._settings.topic
         if levels is not None:
             topic = f"{topic}/{levels}"
+        if self._settings.answer_missing is not None:
+            answered_at = {RESPONSE_TOPIC: self._settings.answer_missing}
+            message = message._replace(properties={**message.properties, **answered_at})
         try:
             payload, section = mqtt_envelope.write(message, version)
             size = publish_size(topic, len(payload), self._settings.qos, None if section is None else len(section))
@@ -260,6 +313,7 @@ class MqttSender:
                     posted.append(self._post(client, publish, unconfirmed))
                     unconfirmed[posted[-1]] = publish.size
                 client.turn(_IDLE)
+                self._take_requests(client)
                 for mid, reason in client.confirmed:
                     self._require_success(reason, unconfirmed.get(mid, 0), was_received=mid in self._received)
                     if reason.value == NO_MATCHING_SUBSCRIBERS:

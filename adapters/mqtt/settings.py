@@ -104,6 +104,16 @@ class BrokerSettings(BaseModel):
         return parts.port or _DEFAULT_PORTS[parts.scheme]
 
 
+def _listed(given: object) -> object:
+    return [given] if isinstance(given, str) else given
+
+
+_Filters = Annotated[
+    list[Annotated[str, AfterValidator(_topic_filter)]],
+    BeforeValidator(_listed, json_schema_input_type=str | list[str]),
+]
+
+
 class SourceSettings(BrokerSettings):
     """An MQTT source.
 
@@ -114,19 +124,14 @@ class SourceSettings(BrokerSettings):
     senders that want answers get them, where a framing has any.
     """
 
-    topic: Annotated[
-        list[Annotated[str, AfterValidator(_topic_filter)]],
-        BeforeValidator(
-            lambda given: [given] if isinstance(given, str) else given, json_schema_input_type=str | list[str]
-        ),
-        Field(min_length=1),
-    ]
+    topic: Annotated[_Filters, Field(min_length=1)]
     client_id: str | None = Field(default=None, min_length=1, max_length=_LONGEST_TOPIC)
     qos: Literal[0, 1, 2] = 1
     session_expiry: int = Field(default=7 * 86400, ge=0, le=0xFFFFFFFF)
     receive_maximum: int = Field(default=1000, ge=1, le=65535)
     retained: Literal["accept", "ignore"] = "accept"
     answers: bool = True
+    request_missing_to: _Filters = []
 
 
 class DestinationSettings(BrokerSettings):
@@ -142,6 +147,8 @@ class DestinationSettings(BrokerSettings):
 
     `no_subscribers` says what to do when the broker answers that it discarded a message because there is no subscriber
     (MQTT 5): try it again later, or accept it, which the delivery shows.
+
+    `answer_missing` is a topic for requests of receivers. All messages have it as their response topic (MQTT 5).
     """
 
     topic: Annotated[str, AfterValidator(_topic_name)]
@@ -152,3 +159,4 @@ class DestinationSettings(BrokerSettings):
     max_packet_size: ByteSize = Field(default=ByteSize(MAX_REMAINING_LENGTH + 5), ge=1024)
     no_subscribers: Literal["retry", "accept"] = "retry"
     send_timeout: float = Field(default=30, gt=0, le=3600)
+    answer_missing: Annotated[str, AfterValidator(_topic_name)] | None = None

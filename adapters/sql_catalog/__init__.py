@@ -12,6 +12,7 @@ from adapters.sql_catalog.parts.keys import KeysPart
 from adapters.sql_catalog.parts.leases import LeasesAlone, LeasesPart
 from adapters.sql_catalog.parts.listing import ListingPart
 from adapters.sql_catalog.parts.maintenance import Maintenance
+from adapters.sql_catalog.parts.missing_parts import MissingPartsPart
 from adapters.sql_catalog.parts.ownership import OwnershipPart
 from adapters.sql_catalog.parts.pipeline import PipelinePart, pack
 from adapters.sql_catalog.parts.quarantine import QuarantinePart
@@ -38,6 +39,7 @@ class SqlCatalog(
     SharedJournalPart,
     CombinedArchivesPart,
     UploadsPart,
+    MissingPartsPart,
     OwnershipPart,
 ):
     """`app.ports.Catalog` at an SQLAlchemy URL: `sqlite:////folder/catalog.db` or `postgresql+psycopg://host/name`.

@@ -142,7 +142,7 @@ def _against_group(parts: Parts, group: GroupProgress, part: GroupPart) -> Contr
     if group.last is not None and part.message > group.last:
         why = f"message {part.message}, but the last message of the group is {group.last}"
         return Contradiction("sequence-beyond-last", "msg_seq_number", why)
-    if part.ends_group and (highest := _highest_message(parts)) > part.message:
+    if part.ends_group and (highest := highest_message(parts)) > part.message:
         why = f"message {part.message} is flagged the last of its group, but message {highest} has come"
         return Contradiction("conflicting-last", "msg_flags", why)
     return None
@@ -180,7 +180,7 @@ def _against_message(parts: Parts, place: GroupPlace) -> Contradiction | None:
     return None
 
 
-def _highest_message(parts: Parts) -> int:
+def highest_message(parts: Parts) -> int:
     highest = parts.highest()
     return max(GroupPlace.of(highest).message, parts.highest_below(SEGMENTS_FROM))
 
@@ -215,7 +215,7 @@ def missing(parts: Parts, last: int | None, sizes: Sizes, limit: int) -> list[tu
     Until the last message is known, only those up to the highest number seen are considered.
     """
     whole = ((message, 1) for message in _whole_messages(parts, sizes))
-    return gaps(whole, _highest_message(parts) if last is None else last, limit)
+    return gaps(whole, highest_message(parts) if last is None else last, limit)
 
 
 def _whole_messages(parts: Parts, sizes: Sizes) -> Iterator[int]:

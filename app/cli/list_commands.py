@@ -112,7 +112,8 @@ def show_attachment(
     if as_json:
         return print_json([found])
     evidence, warnings = found["evidence"], found["warnings"]
-    values = {**found, "parts": _parts(found["progress"]), "reason": _why(found)}.items()
+    parts = _parts(found["progress"])
+    values = {**found, "parts": parts, "requested": _requested(found.get("requested")), "reason": _why(found)}.items()
     shown = ((name, str(value)) for name, value in values if value not in (None, "") and name not in _SHOWN_APART)
     out.print(facts(shown))
     for warning in warnings:
@@ -273,6 +274,15 @@ def _why(item: dict[str, Any]) -> str:
 
 def _parts(progress: dict[str, Any]) -> str:
     return f"{progress['parts_received']} of {progress['parts_expected'] or '?'}"
+
+
+def _requested(asked: dict[str, Any] | None) -> str:
+    if asked is None:
+        return ""
+    where = f"at {asked['address']}" if asked["address"] else "by an event"
+    more = asked["ended"] or (f"again from {time(asked['next_at'])} on" if asked["next_at"] else "not asked again")
+    times = "once" if asked["requests"] == 1 else f"{asked['requests']} times"
+    return f"{asked['text']}: {times}, last {time(asked['asked_at'])} {where}; {more}"
 
 
 AuditResult = StrEnum(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from app.codecs.missing_parts.request_documents import GONE_FORMAT, GONE_MSG_TYPE
 from app.framing.registry import find_framing
 from app.model.errors import InvalidInputError, with_type
 from app.model.event import Announced, Event, GroupPart, Pieces, RangePart
@@ -26,6 +27,8 @@ def read_event(message: PhysicalMessage, known: int) -> Event | Pieces:
     """Return what a message means, given the dialects its source has used. Raises InvalidInputError, also for a
     message that no transport could read, and for one at which the framing fails."""
     framing = find_framing(message.framing)
+    if is_answer(message) and framing is not None and framing.names_missing:
+        return Pieces()
     if framing is not None:
         try:
             event = framing.read(message, known)
@@ -40,6 +43,11 @@ def read_event(message: PhysicalMessage, known: int) -> Event | Pieces:
     raise InvalidInputError(
         "unknown-framing", "framing", -1, f"unknown framing {message.framing!r}: messages of it are kept, not read"
     )
+
+
+def is_answer(message: PhysicalMessage) -> bool:
+    """Tell whether a message answers a request for missing parts, and is a part of nothing."""
+    return message.msg_type == GONE_MSG_TYPE and message.format == GONE_FORMAT
 
 
 def is_header(message: PhysicalMessage) -> bool:

@@ -214,6 +214,7 @@ class MqGroup(Framing):
     """The framing `mq_group`; see `app.framing.protocol.Framing`."""
 
     traits: FramingTraits = _TRAITS
+    names_missing: bool = True
     arrangement: ArrangementName = "grouped"
     kinds: frozenset[AttachmentKind] = frozenset({AttachmentKind.TEXT_FILE, AttachmentKind.BINARY_FILE})
     options: frozenset[str] = frozenset({"body_limit", "ccsid", "encoding", "group"})

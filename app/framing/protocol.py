@@ -262,6 +262,11 @@ class Framing(Protocol):
         ranges that have not come."""
         return None
 
+    @property
+    def names_missing(self) -> bool:
+        """Whether a request can name the parts that have not come: they have numbers that their sender gave them."""
+        return False
+
     # --- reading content ----------------------------------------------------------------------------------------------
 
     @property

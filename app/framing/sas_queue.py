@@ -146,6 +146,7 @@ class SasQueue(Framing):
     """The framing `sas_queue`; see `app.framing.protocol.Framing`."""
 
     traits: FramingTraits = _TRAITS
+    names_missing: bool = True
     arrangement: ArrangementName = "numbered"
     kinds: frozenset[AttachmentKind] = frozenset(AttachmentKind)
     application_message: bool = True

@@ -20,6 +20,7 @@ from app.ports.catalog.listing import (
     Tallies,
     Total,
 )
+from app.ports.catalog.missing_parts import MissingRequest
 from app.ports.catalog.pipeline import PACKED_AT_ONCE, Packed
 from app.ports.catalog.quarantine import QuarantineCatalog, QuarantineGroup, QuarantineGroups
 from app.ports.catalog.shared_journal import ArchivedJournal
@@ -57,6 +58,8 @@ from app.ports.table_store import (
 )
 from app.ports.transport import (
     AnsweringReceiver,
+    AskableSender,
+    AskingReceiver,
     DeliveryProgress,
     Intake,
     Receiver,
@@ -75,6 +78,8 @@ __all__ = [
     "AnsweringReceiver",
     "ArchivePlugin",
     "ArchivedJournal",
+    "AskableSender",
+    "AskingReceiver",
     "AttachmentFilter",
     "BadCursor",
     "Begin",
@@ -99,6 +104,7 @@ __all__ = [
     "KeyCatalog",
     "LeaseCatalog",
     "ListingCatalog",
+    "MissingRequest",
     "ObjectJournalPlugin",
     "ObjectWriter",
     "OpenLeases",

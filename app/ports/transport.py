@@ -87,6 +87,19 @@ class AnsweringReceiver(Receiver, Protocol):
         connection breaks is not sent again: who waits for it asks again. May be called from any thread."""
 
 
+@runtime_checkable
+class AskingReceiver(Receiver, Protocol):
+    """A receiver that can ask the senders of its messages for more of them."""
+
+    def reply_address(self, message: PhysicalMessage) -> str | None:
+        """Return where the sender of a message wants replies, a topic or a queue; None if it does not say so, or if the
+        settings allow none to go there."""
+
+    def ask(self, address: str, body: bytes, message: PhysicalMessage) -> None:
+        """Send a request, which replies to a message, to this address as soon as there is a connection. It may be
+        lost. May be called from any thread."""
+
+
 class SendFailed(Exception):
     """A broker did not take messages. If `permanent`, trying again cannot help. The broker has confirmed the first
     `confirmed` of the messages nevertheless; any number of the later ones may have arrived. An attempt that only had to
@@ -165,6 +178,19 @@ class Sender(Protocol):
 
     def status(self) -> dict[str, Any]:
         """Return the state of the connection, as `Receiver.status` does."""
+
+
+@runtime_checkable
+class AskableSender(Sender, Protocol):
+    """A sender that names an address of its own in its messages, at which receivers ask for missing parts of them."""
+
+    @property
+    def answers_missing(self) -> bool:
+        """Whether the settings name such an address."""
+
+    def requests(self, most: int) -> Sequence[bytes]:
+        """Return the bodies of requests that have come since the last call, at most some. Connects if necessary. They
+        do not come again: who gets no answer asks again. Raises SendFailed."""
 
 
 class TransportPlugin(Protocol):

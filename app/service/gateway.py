@@ -5,9 +5,9 @@ Each process has all parts, and runs those of its roles (`settings.roles`):
 | role | threads |
 |---|---|
 | `receive` | `receive NAME`, `journal NUMBER`, `assemble` and `finish` (with Spark: `listen`) |
-| `receive` | `receiving time`, `seal`, `retire`, `archive`, `heal`, `answer`, `replay`, `lock` |
+| `receive` | `receiving time`, `seal`, `retire`, `archive`, `heal`, `answer`, `ask`, `replay`, `lock` |
 | `receive`, as one of several | `receive NAME`, `journal NUMBER`, `publish` |
-| `receive`, as one of several | `receiving time`, `seal`, `retire`, `replay`, `leave`; and `end sessions` |
+| `receive`, as one of several | `receiving time`, `seal`, `retire`, `replay`, `ask`, `leave`; and `end sessions` |
 | `serve` | `send NAME`, `claims NAME`; and REST, which `app.main` runs |
 | `keep` | `keeper`, `keeper watch` |
 | `keep`, with the lease | `record`, `settle`, `sweep`, `uploads`, `abandoned uploads`, `tables` |

@@ -107,12 +107,24 @@ class Source(Endpoint):
     (`counts`). `on_doubt` holds attachments in doubt, or finishes them with a warning; by default it holds attachments
     that may lack bytes.
 
+    An attachment that got no message for `request_missing_after`, in time in which its source could receive, lacks what
+    has not come: its sender is asked for it, at most `request_missing_most` times, with pauses that double. At most
+    `request_missing_rate` attachments of a source are asked for in a minute.
+
     A source that is the `same_as` another one is a second path of the same messages: what it brings has the name of the
     other, whose settings say how it is read."""
 
     options_field = "source_settings"
 
-    HOW_IT_IS_READ: ClassVar = ("dialect", "ccsid", "encoding", "line_end", "on_doubt", "counts")
+    HOW_IT_IS_READ: ClassVar = (
+        "dialect",
+        "ccsid",
+        "encoding",
+        "line_end",
+        "on_doubt",
+        "counts",
+        "request_missing_after",
+    )
 
     dialect: DialectName | None = None
     ccsid: int | None = Field(default=None, ge=1, le=65535)
@@ -121,6 +133,9 @@ class Source(Endpoint):
     on_doubt: OnDoubt | None = None
     counts: CountingRule | None = None
     same_as: Name | None = None
+    request_missing_after: Duration | None = None
+    request_missing_rate: int = Field(default=600, ge=1, le=100_000)
+    request_missing_most: int = Field(default=6, ge=1, le=100)
 
     @property
     def unshared(self) -> str | None:
@@ -148,6 +163,16 @@ class Source(Endpoint):
             raise ValueError(f"the framing {name} has no last messages that count; remove it")
         return rule
 
+    @field_validator("request_missing_after")
+    @classmethod
+    def _can_be_asked(cls, after: timedelta | None, info: ValidationInfo) -> timedelta | None:
+        name = info.data.get("framing")
+        if after is not None and after < timedelta(seconds=1):
+            raise ValueError("give at least 1 second")
+        if after is not None and name is not None and not framing(name).names_missing:
+            raise ValueError(f"the framing {name} has no numbers by which a sender can be asked; remove it")
+        return after
+
     @model_validator(mode="after")
     def _is_read_as_the_other(self) -> Self:
         own = [key for key in self.HOW_IT_IS_READ if getattr(self, key) is not None]
@@ -164,7 +189,8 @@ class Destination(Endpoint):
     `body_limit` bounds the body of a physical message and `record_length` a record, in bytes. `attempts` of 0 tries
     for ever, with pauses from `retry_first` up to `retry_longest`. `group` chooses what a framing with groups makes
     of a file: the messages of a group, or the segments of one message. `data_set_version` is the version of SAS data
-    sets that the receiving program reads. If `ordered`, a delivery waits until the one before it has ended."""
+    sets that the receiving program reads. If `ordered`, a delivery waits until the one before it has ended. At most
+    `answer_missing_rate` requests of receivers for missing parts are answered in a minute."""
 
     options_field = "destination_settings"
 
@@ -179,3 +205,4 @@ class Destination(Endpoint):
     attempts: int = Field(default=0, ge=0)
     retry_first: Duration = timedelta(seconds=1)
     retry_longest: Duration = timedelta(minutes=5)
+    answer_missing_rate: int = Field(default=600, ge=1, le=100_000)

@@ -6,7 +6,7 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from app.codecs.sas import file_messages
 from app.model.attachment import AttachmentDefinition, AttachmentKind
@@ -312,3 +312,31 @@ def test_the_list_is_filtered_and_keeps_its_place(world: World, open_console: Op
     page.get_by_role("button", name="No filter").click()
     expect(page.get_by_role("link", name="many-new.bin")).to_be_visible()
     assert page.url.endswith("#/attachments")
+
+
+def test_what_its_sender_was_asked_for_is_shown(world: World, open_console: Opened) -> None:
+    messages = message(world.program, [text_file(world.program, "asked.txt", LINES)])
+    world.send([each for each in messages if each is not messages[4]])
+    found = world.identifier("asked.txt")
+    requested = {
+        "requests": 2,
+        "asked_at": "2026-01-02T03:04:05Z",
+        "next_at": None,
+        "address": HOSTILE,
+        "parts": [[3, 3]],
+        "lacks_header": False,
+        "lacks_count": False,
+        "text": "parts 3",
+        "ended": "deleted",
+    }
+
+    def answer(route: Route) -> None:
+        response = route.fetch()
+        route.fulfill(response=response, json=response.json() | {"requested": requested})
+
+    console = open_console(world.address, "attachments")
+    console.page.route(f"**/v1/attachments/{found}", answer)
+    console.page.get_by_role("link", name="asked.txt").click()
+    facts = console.page.locator(".facts").filter(has_text="Asked for")
+    for text in ("parts 3", HOSTILE, "2 requests", "its sender says: deleted"):
+        expect(facts).to_contain_text(text)

@@ -1,7 +1,7 @@
 """One of several receivers: how it begins, and what it does with its own journal."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from threading import Event
@@ -12,12 +12,17 @@ from adapters.arrow_journal import ArrowJournal
 from adapters.arrow_journal.archive import ArrowArchive
 from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage, Position
-from app.model.records import Checkpoint, JournalIdentity
+from app.model.records import AttachmentRecord, Checkpoint, JournalIdentity
+from app.ports import Receiver
 from app.service.context import ArchiveContext, ServiceContext
 from app.service.roles.receiving_together import ReceivingTogether
 from app.testing.gateway_stages import service_context
+from tests.support.service_context import Asking
 
 SOURCE = "orders"
+
+
+NONE: Mapping[str, Receiver] = {}
 
 
 class Shared:
@@ -32,14 +37,14 @@ class Shared:
         self.catalog = context.catalog
         self._receiving = context
 
-    def begin(self, name: str) -> ReceivingTogether:
+    def begin(self, name: str, receivers: Mapping[str, Receiver] = NONE) -> ReceivingTogether:
         """Begin a process with the journal of this name."""
         journal = ArrowJournal(self.folder / name)
         own = replace(self._receiving, journal=journal, instance=f"{name} {journal.identity().epoch}")
         found = ReceivingTogether(
             replace(self._context, instance=own.instance),
             own,  # type: ignore[arg-type]
-            {},
+            receivers,
             Event(),
             lambda _why: None,
         )
@@ -51,6 +56,14 @@ class Shared:
         (position,) = receiving._own.journal.begin_append([PhysicalMessage(SOURCE, "sas_queue", body=body)])()
         receiving._own.journal.seal()
         return position
+
+    def ask(self, *asking: ReceivingTogether, counted: int) -> None:
+        """Have each of them ask, after its source could receive for so many seconds."""
+        for each in asking:
+            journal = each._own.journal.identity().id
+            self.catalog.save_receiving_time({SOURCE: counted * 1_000_000}, [], {}, journal)
+        for each in asking:
+            each._ask()
 
     def archived(self) -> list[bytes]:
         return [bytes(message.body) for _, messages in self.archive.replay(None) for message in messages]
@@ -158,3 +171,26 @@ def test_a_segment_that_is_not_assembled_yet_ends_where_it_ends(shared: Shared) 
     alone.close()
     shared.begin("one").close()
     assert shared.catalog.published() == position.pack()
+
+
+def test_one_of_them_asks_for_missing_parts_by_the_time_of_the_slowest(tmp_path: Path) -> None:
+    source = {"transport": "memory", "queue": "one", "request_missing_after": 20}
+    with service_context(tmp_path, sources={SOURCE: source}) as context:
+        shared, receivers = Shared(tmp_path, context), [Asking("replies"), Asking("replies")]
+        one, other = (shared.begin(f"{number}", {SOURCE: each}) for number, each in enumerate(receivers))
+        part = PhysicalMessage(SOURCE, "sas_queue", body=b"x", properties={"response-topic": "replies"})
+        one._own.journal.begin_append([part])()
+        one._own.journal.seal()
+        publish(one)
+        ((positions, _),) = shared.archive.replay(None)
+        place = positions[0].pack()
+        record = AttachmentRecord("a", SOURCE, bytes(16), first_position=place, last_position=place)
+        shared.catalog.checkpoint(Checkpoint(progress=place, attachments=[record]))
+        shared.ask(one, other, counted=1)
+        shared.ask(one, counted=30)  # the other one may have what is missing
+        assert [each.sent for each in receivers] == [[], []]
+        shared.ask(one, other, counted=40)
+        shared.ask(one, other, counted=50)
+        assert sorted(len(each.sent) for each in receivers) == [0, 1]
+        one.close()
+        other.close()

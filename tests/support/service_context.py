@@ -1,5 +1,6 @@
 """Sources of a service's context that receive while time passes."""
 
+import json
 from collections.abc import Iterator
 from threading import Event
 from typing import Any
@@ -33,6 +34,23 @@ class Connected:
 
     def status(self) -> dict[str, Any]:
         return {"connected": self.connected, "since": self.since, "error": None}
+
+
+class Asking(Connected):
+    """A receiver that keeps what it should ask at an address."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self._address = address
+        self.sent: list[dict[str, Any]] = []
+
+    def reply_address(self, message: PhysicalMessage) -> str | None:
+        return message.properties.get("response-topic")
+
+    def ask(self, address: str, body: bytes, message: PhysicalMessage) -> None:
+        """Take a request."""
+        assert (address, message.properties["response-topic"]) == (self._address, address)
+        self.sent.append(json.loads(body))
 
 
 def receive_for(times: ReceivingTime, clock: ManualClock, days: float) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from adapters.arrow_journal import journal_identity, segment_header
 from adapters.disk import ReadFile
+from app import plugins
 from app.model import data_formats
 from app.model.data_formats import FORMATS, IN_BACKUPS, JOURNAL, DataFormat
 from tests.cli.conftest import Run
@@ -69,7 +70,7 @@ def manifest(name: str) -> Raise:
         (path,) = (folder / "gateway/backup/backups").iterdir()
         first, rest = gzip.decompress(path.read_bytes()).split(b"\n", 1)
         header = json.loads(first)
-        header["formats"][name] += 1
+        header["formats"][name] = next(each.number for each in IN_BACKUPS if each.name == name) + 1
         path.write_bytes(gzip.compress(json.dumps(header).encode() + b"\n" + rest))
 
     return raise_
@@ -122,7 +123,9 @@ def test_it_is_refused_and_stays_as_it_is(name: str, tmp_path: Path, run: Run) -
     newer = CASES[name]
     unpacked(VERSIONS[-1], tmp_path)
     gateway = ForkedGateway(tmp_path / "gateway", "")
-    with closing(sqlite3.connect(tmp_path / "gateway/var/catalog.sqlite")) as connection:
+    catalog = tmp_path / "gateway/var/catalog.sqlite"
+    plugins.catalog()(f"sqlite:///{catalog}").close()  # all is as this version has it, but for what is raised
+    with closing(sqlite3.connect(catalog)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # as any connection does when it is closed as the last
     newer.raised(tmp_path)
     before = state(tmp_path)

@@ -12,8 +12,9 @@ from sqlalchemy import Connection, Select, Update, and_, or_, select, update
 
 from adapters.sql_catalog.database_clock import ends_in, now_of
 from adapters.sql_catalog.listing_pages import Listing, Search, among_places, between, equal, fetch_page
+from adapters.sql_catalog.parts.missing_parts import keys_of
 from adapters.sql_catalog.parts.part import CatalogPart, log_events
-from adapters.sql_catalog.schema.catalog_tables import IS_OPEN, IS_OVER, deliveries
+from adapters.sql_catalog.schema.catalog_tables import IS_OPEN, IS_OVER, deliveries, sent_attachments
 from adapters.sql_catalog.schema.record_rows import ENDED, delivery_record, delivery_values
 from app.model.attachment import DeliveryState
 from app.model.records import DeliveryRecord, NewEvent
@@ -38,6 +39,8 @@ class DeliveriesPart(CatalogPart):
                 row = connection.execute(same_key).one()
                 existing = delivery_record(row)
                 raise IdempotencyConflict(existing, same_request=existing.fingerprint == delivery.fingerprint)
+            if keys := keys_of(delivery):
+                connection.execute(self._database.insert(sent_attachments).on_conflict_do_nothing(), keys)
             log_events(connection, events)
 
     def update_delivery(

@@ -47,6 +47,7 @@ HAS_PENDING = text("pending_position IS NOT NULL")
 HAS_WARNINGS = text("json_array_length(warnings) > 0")
 HAS_NO_WARNINGS = text("json_array_length(warnings) = 0")
 IS_IN_JOURNAL = text("in_journal")
+IS_ASKED = text("is_open")
 HAS_WAITED = text("waited_as IS NOT NULL")
 
 # Keys of orders. Queries use the same expressions as the indexes.
@@ -299,6 +300,24 @@ expirations = Table(
     comment="expired attachments whose parts are still kept",
 )
 
+missing_requests = Table(
+    "missing_requests",
+    metadata,
+    Column("attachment_id", AnyText, ForeignKey("attachments.id", ondelete="CASCADE"), primary_key=True),
+    Column("source", AnyText, nullable=False),
+    Column("requests", BigInteger, nullable=False, comment="how often its sender was asked"),
+    Column("asked_at", BigInteger, nullable=False, comment="when it was asked last"),
+    Column("next_at", BigInteger, comment="not asked again before; null: not asked again"),
+    Column("address", AnyText, comment="the topic or queue; null: by an event only"),
+    Column("document", Octets, nullable=False, comment="the last request"),
+    Column("parts_received", BigInteger, nullable=False, comment="parts of the attachment when it was last looked at"),
+    Column("is_open", Boolean, nullable=False, comment="parts that come are counted as asked for"),
+    Column("ended", AnyText, comment="why its sender sends nothing more"),
+    Index(None, "source", "asked_at"),
+    _index_where("asked", IS_ASKED, "attachment_id"),
+    comment="what was asked of the senders of unfinished attachments",
+)
+
 deliveries = Table(
     "deliveries",
     metadata,
@@ -353,6 +372,14 @@ deliveries = Table(
     _index_where("open", IS_OPEN, "destination", "created_at", "id"),
     _index_where("holding", IS_HOLDING, "updated_at", "id"),
     _index_where("over", IS_OVER, "updated_at", "id"),
+)
+
+sent_attachments = Table(
+    "sent_attachments",
+    metadata,
+    Column("key", Octets, primary_key=True, comment="the correlid of an attachment, or of an application message"),
+    Column("delivery_id", AnyText, ForeignKey("deliveries.id", ondelete="CASCADE"), nullable=False, index=True),
+    comment="the deliveries in which receivers may miss parts",
 )
 
 uploads = Table(

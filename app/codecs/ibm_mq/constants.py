@@ -47,6 +47,7 @@ HEADER_FORMATS = frozenset(
 )
 """Formats of data that begins with a header."""
 
+MQMT_REPLY = 2
 MQMT_REPORT = 4
 MQMT_DATAGRAM = 8
 MQEI_UNLIMITED = -1

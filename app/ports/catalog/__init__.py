@@ -12,6 +12,7 @@ from app.ports.catalog.finishing import FinishingCatalog
 from app.ports.catalog.keys import KeyCatalog
 from app.ports.catalog.leases import HeldLease, LeaseCatalog, OpenLeases
 from app.ports.catalog.listing import ListingCatalog
+from app.ports.catalog.missing_parts import MissingPartsCatalog
 from app.ports.catalog.pipeline import Packed, PipelineCatalog
 from app.ports.catalog.quarantine import QuarantineCatalog
 from app.ports.catalog.receiving import ReceivingCatalog
@@ -37,6 +38,7 @@ class Catalog(
     SharedJournalCatalog,
     CombiningCatalog,
     UploadCatalog,
+    MissingPartsCatalog,
     CatalogRepair,
     Protocol,
 ):

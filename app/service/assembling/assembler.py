@@ -21,8 +21,9 @@ from app.assembly.collecting import (
 )
 from app.assembly.interpretation import Answered, Consequence, Duplicate, Rejected, Unreadable, interpret
 from app.assembly.machine import Assembly, AssemblyLimits
+from app.codecs.missing_parts.request_documents import PartsGone, read_document
 from app.codecs.sas import dialect
-from app.framing.message_events import FAILED, is_answered, read_event
+from app.framing.message_events import FAILED, is_answer, is_answered, read_event
 from app.framing.part_runs import MessageRun, runs_and_others
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, InvalidInputError
@@ -38,6 +39,7 @@ from app.service.context import Change, ServiceContext
 from app.service.finishing.incremental import IncrementalReader
 from app.service.finishing.stored_parts import CompleteAttachment, HeldSegments, without_gone
 from app.service.quarantine.quarantine_records import quarantine_entry
+from app.wire import WireError
 
 CHECKPOINT_SECONDS = 0.25
 FEW = 8
@@ -264,6 +266,8 @@ class Assembler:
         """Return what a message means, mostly one event; what belongs in quarantine is put there."""
         try:
             known = self._dialects.get(message.source, dialect.ALL)
+            if is_answer(message):
+                self._take_answer(message)
             event = read_event(self._context.described(message), known)
         except InvalidInputError as error:
             if error.code == FAILED:
@@ -281,6 +285,16 @@ class Assembler:
         if event.refused is not None:
             self._quarantine(at, message, InvalidInputError(*event.refused))
         return event.parts
+
+    def _take_answer(self, message: PhysicalMessage) -> None:
+        """Take note that a sender has nothing of an attachment to send again."""
+        try:
+            answer = read_document(message.body)
+        except WireError as error:
+            log.warning("missing_parts_answer_refused", source=message.source, reason=str(error))
+            return
+        if isinstance(answer, PartsGone):
+            self._unsaved.gone.append((message.source, answer))
 
     def _without_gone(self, key: Key, first: int | None) -> bool:
         """Remove from memory the parts of an attachment that the journal no longer has, if the one at `first` is among

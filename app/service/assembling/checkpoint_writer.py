@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from app.assembly.collecting import Address, Identification, Warned
 from app.assembly.machine import Assembly
+from app.codecs.missing_parts.request_documents import PartsGone
 from app.model.attachment import AttachmentState
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
@@ -49,6 +50,7 @@ class Unsaved:
     sent_again: list[CompleteAttachment] = field(default_factory=list)
     heard: list[tuple[int, PhysicalMessage]] = field(default_factory=list)
     refused: dict[int, InvalidInputError] = field(default_factory=dict)
+    gone: list[tuple[str, PartsGone]] = field(default_factory=list)
 
 
 ATTACHMENTS_IN_MEMORY = 5_000
@@ -90,6 +92,8 @@ class CheckpointWriter:
         checkpoint.events += lone_message_events(answered, now)
         checkpoint.identified = [identified_event(source, found, now) for source, found in unsaved.identified]
         closed = close(checkpoint, self._contents(unsaved, now), now)
+        for source, answer in unsaved.gone:  # before the checkpoint: a replay of the journal brings it again
+            context.catalog.end_requests(source, [(answer.attachment, answer.reason)])
         missed = context.catalog.checkpoint(checkpoint)
         assembly.forget_beyond(ATTACHMENTS_IN_MEMORY)
         finished = [record for record in closed.attachments if record.id not in missed]

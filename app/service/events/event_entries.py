@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from app.assembly.collecting import Identification, Warned
+from app.codecs.missing_parts.request_documents import MissingParts, spoken
 from app.model.event_logs import EventLogs
 from app.model.records import (
     DAMAGED_CONTENT,
@@ -92,6 +93,23 @@ def expiry_event(record: AttachmentRecord, now: int) -> NewEvent:
         "parts_expected": record.parts_expected,
     }
     return NewEvent("attachment.expired", record.id, now, data, record.trace_parent)
+
+
+def missing_event(record: AttachmentRecord, asked: MissingParts, address: str | None, now: int) -> NewEvent:
+    """Return the event of an attachment whose sender is asked for what has not come."""
+    data: dict[str, object] = {
+        "source": record.source,
+        "name": record.qualifier_2,
+        "framing": asked.framing,
+        "attachment": asked.attachment.hex(),
+        "parts": [list(each) for each in asked.parts],
+        "header": asked.header,
+        "count": asked.total,
+        "request": asked.request,
+        "address": address,
+        "reason": f"its sender is asked for {spoken(asked)}",
+    }
+    return NewEvent("attachment.missing", record.id, now, data, record.trace_parent)
 
 
 def lost_parts_event(attachment_id: str, source: str | None, code: str, reason: str, now: int) -> NewEvent:

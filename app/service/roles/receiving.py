@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from app.model.errors import CatalogTaken, GatewayError
 from app.ports import ContentStore, Receiver, Segment
 from app.service.assembling.answering import Answers
+from app.service.assembling.asking import Askers
 from app.service.assembling.assembly_hosts import AssemblyHost, Landing
 from app.service.content.content_damage import Damages
 from app.service.context import ArchiveContext, Change, ReceiverContext, at_once
@@ -30,6 +31,7 @@ from app.service.threads import Worker, periodic
 UPKEEP_SECONDS = 1.0
 REPLAY_SECONDS = 1.0
 ANSWER_SECONDS = 0.1
+ASK_SECONDS = 0.5
 STOP_SECONDS = 20.0
 LOOK_SECONDS = 2.0
 """The time after which a process looks again whether there are more archives."""
@@ -117,6 +119,9 @@ class OwnReceiving:
             every(1.0, "heal", self._healer.step),
             every(ANSWER_SECONDS, "answer", answers.step),
         ]
+        self._askers = Askers(context, receivers, self.times)
+        if self._askers.has_sources:
+            self._own_workers.append(every(ASK_SECONDS, "ask", self._ask))
         if context.settings.standby is None:  # otherwise the lease is watched
             self._own_workers.append(Worker("lock", self._keep_lock))
         if context.settings.is_catalog_shared:  # other processes may request replays
@@ -161,6 +166,10 @@ class OwnReceiving:
         with suppress(GatewayError):  # the next process archives it
             self._context.journal.seal()
             self._archiver.archive()
+
+    def _ask(self) -> None:
+        if self._askers.mark():
+            self._askers.ask(self._context.catalog)
 
     def _may_go(self, segment: Segment) -> bool:
         archived = self._archiver is None or self._archiver.has(segment)

@@ -14,6 +14,7 @@ from typing import Any
 from app.model.errors import GatewayError
 from app.observe import logger
 from app.ports import Receiver
+from app.service.assembling.asking import Askers
 from app.service.assembling.assembly_hosts import AssembledElsewhere
 from app.service.context import ArchiveContext, Change, WriterContext, at_once
 from app.service.quarantine.replays import Replayer
@@ -31,6 +32,9 @@ PUBLISH_SECONDS = 0.25
 UPKEEP_SECONDS = 1.0
 LEAVE_SECONDS = 1.0
 REPLAY_SECONDS, REPLAY_LEASE_SECONDS = 1.0, 30.0
+ASK_SECONDS, ASK_LEASE_SECONDS = 1.0, 30.0
+ASKING = "asking"
+"""The lease of the receiver that asks senders for missing parts."""
 REPLAYS = "replays"
 """The lease of the receiver that journals messages of the quarantine again."""
 STOP_SECONDS = 20.0
@@ -71,6 +75,9 @@ class ReceivingTogether:
             every(REPLAY_SECONDS, "replay", self._carry_out_replays),
             every(LEAVE_SECONDS, "leave", self._leaving.step),
         ]
+        self._askers = Askers(context, receivers, self.times)
+        if self._askers.has_sources:
+            self._own_workers.append(every(ASK_SECONDS, "ask", self._ask))
         self.workers: Sequence[Worker] = [*self._own_workers, *self.stream.workers]
         measure_journal(own)
 
@@ -129,6 +136,18 @@ class ReceivingTogether:
         if old:
             self._own.journal.retire(*old)
             log.info("segments_retired", first=old[0], last=old[-1], count=len(old))
+
+    def _ask(self) -> None:
+        """Ask senders for missing parts, by one receiver at a time. Each takes note of how far sources are."""
+        catalog = self._context.catalog
+        if not self._askers.mark() or self._leaving.is_asked:
+            return
+        lease = catalog.take_lease(ASKING, self._context.instance, ASK_LEASE_SECONDS)
+        if lease is not None:
+            try:
+                self._askers.ask(catalog.under(lease))
+            finally:
+                catalog.release_lease(lease)
 
     def _carry_out_replays(self) -> None:
         """Carry out the replays that clients have requested, by one receiver at a time."""

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from app.framing.registry import framing
 from app.model.attachment import AttachmentKind
 from app.model.errors import DamagedError, GatewayError, InvalidInputError
-from app.model.message import PhysicalMessage
+from app.model.message import PhysicalMessage, footprint
 from app.model.records import DeliveryRecord, FramingOptions, OutgoingAttachment
 from app.model.trace_context import TRACE_PARENT
 from app.ports import ContentStore
@@ -54,6 +54,25 @@ def traced(messages: Iterator[PhysicalMessage], trace_parent: str | None) -> Ite
         else:
             group = message.group_id
             yield message._replace(properties={**message.properties, TRACE_PARENT: trace_parent})
+
+
+BATCH_MESSAGES = 64
+BATCH_BYTES = 2 << 20
+"""The most messages that are given to a sender at once, and about the most bytes."""
+
+
+def batches(messages: Iterator[PhysicalMessage], most: int) -> Iterator[list[PhysicalMessage]]:
+    """Yield messages in batches for a sender that takes at most this number at once."""
+    batch: list[PhysicalMessage] = []
+    size = 0
+    for message in messages:
+        batch.append(message)
+        size += footprint(message)
+        if len(batch) >= most or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 _PLURALS = {

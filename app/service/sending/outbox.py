@@ -25,21 +25,21 @@ from typing import Any
 from app.framing.registry import framing
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.errors import CatalogError, DamagedError, GatewayError, with_type
-from app.model.message import PhysicalMessage, footprint
+from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, FramingOptions, NewEvent
 from app.model.trace_context import TRACE_PARENT, trace_fields
 from app.observe import Recurring, logger
 from app.ports import DeliveryProgress, Sender, SendFailed, Sending
 from app.service.context import ServiceContext
 from app.service.events.event_entries import delivery_event
+from app.service.sending.framer import BATCH_MESSAGES, batches
+from app.service.sending.resending import LOOK_SECONDS, Resender
 from app.service.sending.sending_errors import CannotSend
 from app.service.threads import Notifier
 from app.settings import Destination, microseconds
 
 log = logger(__name__)
 
-BATCH_MESSAGES = 64
-BATCH_BYTES = 2 << 20
 IDLE_SECONDS = 5.0
 CANCELLED = "a client cancelled it"
 TIDY_SECONDS, TIDY_RETRY_SECONDS = 3600.0, 30.0
@@ -91,6 +91,7 @@ class Outbox:
         self._cut, self._context = cut, context
         self._settings = context.settings.destinations[name]
         self._sending = Sending(name, context.instance, not context.settings.is_catalog_shared, self._settings.ordered)
+        self._resender = Resender(name, sender, cut, context)
         self._run: _Run | None = None
         """The attempt that is being made."""
         self._wake = Notifier()
@@ -123,10 +124,20 @@ class Outbox:
         try:
             while not self._stop.is_set():
                 seen = self._wake.notifications
-                if not self._send_due():
-                    self._wake.wait(seen, min(IDLE_SECONDS, max(0.05, self._settings.retry_first.total_seconds() / 4)))
+                has_sent = self._send_due()
+                self._answer_requests()
+                if not has_sent:
+                    pause = LOOK_SECONDS if self._resender.is_asked else IDLE_SECONDS
+                    self._wake.wait(seen, min(pause, max(0.05, self._settings.retry_first.total_seconds() / 4)))
         finally:
             self.sender.close()
+
+    def _answer_requests(self) -> None:
+        """Send again what receivers ask for. An error is logged: they ask again."""
+        try:
+            self._resender.step()
+        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
+            self._fault.failed(error)
 
     def _send_due(self) -> bool:
         """Attempt the deliveries that are due. Return False when there was none, or when the catalog fails, so that a
@@ -233,7 +244,7 @@ class Outbox:
             self._require_whole(run, how)
         remaining = islice(self._cut(how, run.delivery), run.delivery.messages_sent, None)
         in_doubt = known is not None
-        for batch in _batches(remaining, min(BATCH_MESSAGES, self.sender.max_batch())):
+        for batch in batches(remaining, min(BATCH_MESSAGES, self.sender.max_batch())):
             if self._stop.is_set():
                 return False
             self._require_wanted(run)
@@ -423,16 +434,3 @@ def _properties_size(properties: Mapping[str, str]) -> int:
     return sum(
         PROPERTY_BYTES + 2 * len(name) + len(text.translate(ESCAPED).encode()) for name, text in properties.items()
     )
-
-
-def _batches(messages: Iterator[PhysicalMessage], most: int) -> Iterator[list[PhysicalMessage]]:
-    batch: list[PhysicalMessage] = []
-    size = 0
-    for message in messages:
-        batch.append(message)
-        size += footprint(message)
-        if len(batch) >= most or size >= BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

@@ -7,6 +7,7 @@ from tests.contracts.catalog.finishing import Finishing
 from tests.contracts.catalog.keys_and_webhooks import KeysAndWebhooks
 from tests.contracts.catalog.leases import Leases
 from tests.contracts.catalog.listing import Listing
+from tests.contracts.catalog.missing_parts import MissingParts
 from tests.contracts.catalog.numbering import Numbering
 from tests.contracts.catalog.packed import PackedRows
 from tests.contracts.catalog.retention import Retention
@@ -29,6 +30,7 @@ class CatalogContract(
     Listing,
     Deliveries,
     Uploads,
+    MissingParts,
     Walking,
     RoundTrips,
 ):

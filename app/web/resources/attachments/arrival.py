@@ -82,7 +82,7 @@ class MomentView(BaseModel):
     type: str = Field(
         description="`header`, `first-part`, `last-part`, `count`, `first-message`, `last-message`, `complete`, "
         "`finished`, `settled` (copied to the content store), `read`, `message-complete`, `message-quarantined`, "
-        "`quarantined`, `expired`, `damaged` or `deleted`",
+        "`missing` (its sender was asked for it), `quarantined`, `expired`, `damaged` or `deleted`",
         examples=["count"],
     )
     detail: str | None = Field(examples=["120 parts"])

@@ -96,7 +96,8 @@ def list_attachments(
 def get_attachment(attachment_id: Identifier, gateway: GatewayDep, caller: CallerDep) -> AttachmentView:
     """Return all facts about an attachment; while it is being received, also its missing parts."""
     record = known_attachment(gateway, attachment_id, caller)
-    return AttachmentView.of(record, caller.base, missing_parts(gateway, record))
+    request = gateway.catalog.missing_request(record.id)
+    return AttachmentView.of(record, caller.base, missing_parts(gateway, record), request)
 
 
 @router.delete(

@@ -6,10 +6,12 @@ from functools import lru_cache
 
 from pydantic import BaseModel, Field
 
+from app.codecs.missing_parts.request_documents import MissingParts, read_document, spoken
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.evidence import Choice, Ground, Question
 from app.model.records import AttachmentRecord
 from app.model.times import to_time
+from app.ports import MissingRequest
 from app.web.http.disposition import file_name
 from app.web.http.parameters import optional_time
 from app.web.resources.schemas import KindWord, Links, kind_word, shown
@@ -42,6 +44,45 @@ class Progress(BaseModel):
             bytes_received=record.bytes_received,
             duplicates=record.duplicates,
             missing_parts=None if missing is None else list(missing),
+        )
+
+
+class RequestedParts(BaseModel):
+    """What the sender of an attachment was asked for last. It may have come since.
+
+    `parts` has closed ranges of numbers; a last number of null means all that follow.
+    """
+
+    requests: int = Field(description="how often its sender was asked", examples=[1])
+    asked_at: datetime = Field(description="when its sender was asked last")
+    next_at: datetime | None = Field(description="when it may be asked again; null: not any more")
+    address: str | None = Field(
+        description="the topic or queue that got the request; null: the event `attachment.missing` alone tells of it",
+        examples=["plant/replies"],
+    )
+    parts: list[tuple[int, int | None]] = Field(
+        description="the numbers of parts, or of logical messages", examples=[[(2, 3), (9, None)]]
+    )
+    lacks_header: bool = Field(description="whether the header was asked for", examples=[False])
+    lacks_count: bool = Field(description="whether the message with the number of parts was asked for", examples=[True])
+    text: str = Field(description="the same for people", examples=["parts 2-3, 9 and all that follow, count"])
+    ended: str | None = Field(description="why its sender sends nothing more, as it says", examples=[None])
+
+    @classmethod
+    def of(cls, request: MissingRequest) -> "RequestedParts | None":
+        asked = read_document(request.document)
+        if not isinstance(asked, MissingParts) or asked.is_empty:
+            return None
+        return cls(
+            requests=request.requests,
+            asked_at=to_time(request.asked_at),
+            next_at=optional_time(request.next_at),
+            address=None if request.address is None else shown(request.address),
+            parts=list(asked.parts),
+            lacks_header=asked.header,
+            lacks_count=asked.total,
+            text=spoken(asked),
+            ended=None if request.ended is None else shown(request.ended),
         )
 
 
@@ -101,6 +142,9 @@ class AttachmentView(BaseModel):
     message: str | None = Field(description="the message to which it belongs")
     ordinal: int = Field(description="its place in that message, from 0")
     progress: Progress
+    requested: RequestedParts | None = Field(
+        default=None, description="what its sender was asked for; null if it never was, and in lists"
+    )
     size: int | None = Field(description="bytes of content, once finished")
     sha256: str | None
     content_type: str | None = Field(examples=["text/plain; charset=utf-8"])
@@ -128,7 +172,11 @@ class AttachmentView(BaseModel):
 
     @classmethod
     def of(
-        cls, record: AttachmentRecord, base: str, missing: Sequence[tuple[int, int]] | None = None
+        cls,
+        record: AttachmentRecord,
+        base: str,
+        missing: Sequence[tuple[int, int]] | None = None,
+        request: MissingRequest | None = None,
     ) -> "AttachmentView":
         return cls(
             id=record.id,
@@ -145,6 +193,7 @@ class AttachmentView(BaseModel):
             message=record.message_id,
             ordinal=record.ordinal,
             progress=Progress.of(record, missing),
+            requested=None if request is None else RequestedParts.of(request),
             size=record.size,
             sha256=record.sha256,
             content_type=record.content_type,

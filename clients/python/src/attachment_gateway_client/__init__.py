@@ -20,6 +20,7 @@ from attachment_gateway_client.errors import (
 )
 from attachment_gateway_client.events import Event
 from attachment_gateway_client.files import File
+from attachment_gateway_client.missing import GONE_FORMAT, GONE_MSG_TYPE, MissingParts
 from attachment_gateway_client.schemas import (
     Attachment,
     Delivery,
@@ -33,6 +34,8 @@ from attachment_gateway_client.schemas import (
 
 __all__ = [
     "DEFAULT_URL",
+    "GONE_FORMAT",
+    "GONE_MSG_TYPE",
     "AsyncClient",
     "Attachment",
     "AttachmentGatewayError",
@@ -45,6 +48,7 @@ __all__ = [
     "InvalidToken",
     "Message",
     "MessageSummary",
+    "MissingParts",
     "Problem",
     "Quarantine",
     "Rehearsal",

@@ -14,6 +14,7 @@ from attachment_gateway_client.calls import Flow, located
 from attachment_gateway_client.errors import Problem, Unreachable
 from attachment_gateway_client.events import SILENCE_SECONDS, Event, EventReader, is_passing
 from attachment_gateway_client.files import File, Progress
+from attachment_gateway_client.missing import MISSING_EVENT, MissingParts
 from attachment_gateway_client.schemas import (
     Attachment,
     Delivery,
@@ -282,6 +283,13 @@ class Client:
                     raise
             time.sleep(calls.pause(failures))
             failures += 1
+
+    def missing(
+        self, after: str | int | None = None, *, patient: bool = False, **filters: Any
+    ) -> Iterator[MissingParts]:
+        """Yield what the gateway asks the senders of attachments for, as `events` does."""
+        for event in self.events(after, patient=patient, type=MISSING_EVENT, **filters):
+            yield MissingParts.of_event(event)
 
     # --- flows ----------------------------------------------------------------------------------------------------
 

@@ -146,6 +146,20 @@ class Progress(TypedDict):
     missing_parts: NotRequired[list[list[Any]] | None]
 
 
+class RequestedParts(TypedDict):
+    """What the sender of an attachment was asked for last. It may have come since."""
+
+    requests: int
+    asked_at: str
+    next_at: str | None
+    address: str | None
+    parts: list[list[Any]]
+    lacks_header: bool
+    lacks_count: bool
+    text: str
+    ended: str | None
+
+
 Question = Literal[
     "dialect",
     "count",
@@ -194,6 +208,7 @@ class Attachment(TypedDict):
     message: str | None
     ordinal: int
     progress: Progress
+    requested: NotRequired[RequestedParts | None]
     size: int | None
     sha256: str | None
     content_type: str | None

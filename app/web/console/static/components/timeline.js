@@ -19,6 +19,7 @@ const WORDS = {
   damaged: "Content was found damaged",
   quarantined: "Content could not be read from the parts",
   expired: "Expired before it was complete",
+  missing: "Its sender was asked for what is missing",
   deleted: "Deleted",
 };
 

@@ -64,6 +64,10 @@ const facts = (one) => [
   ["File name", one.file_name && html`<${Foreign} text=${one.file_name} />`],
   ["Record length", one.record_length && number(one.record_length)],
   ["Announced size", one.announced_size && plural(one.announced_size, "byte")],
+  ["Asked for", one.requested && html`<${Foreign} text=${one.requested.text} />, last <${Time} at=${one.requested.asked_at} />
+    ${one.requested.address ? html`at <${Foreign} text=${one.requested.address} />` : "by an event"} (${plural(one.requested.requests, "request")})${one.requested.ended
+      ? html`; its sender says: <${Foreign} text=${one.requested.ended} />`
+      : one.requested.next_at ? "" : "; not asked again"}`],
   ["Received again", one.progress.duplicates ? plural(one.progress.duplicates, "part") : null],
   ["First received", html`<${Time} at=${one.first_received_at} />`],
   ["Last received", html`<${Time} at=${one.last_received_at} />`],
