@@ -15,6 +15,7 @@ from adapters.sql_catalog.parts.maintenance import Maintenance
 from adapters.sql_catalog.parts.ownership import OwnershipPart
 from adapters.sql_catalog.parts.pipeline import PipelinePart, pack
 from adapters.sql_catalog.parts.quarantine import QuarantinePart
+from adapters.sql_catalog.parts.receipts import ReceiptsPart
 from adapters.sql_catalog.parts.receiving import ReceivingPart
 from adapters.sql_catalog.parts.retention import RetentionPart
 from adapters.sql_catalog.parts.shared_journal import SharedJournalPart
@@ -34,6 +35,7 @@ class SqlCatalog(
     EventsPart,
     KeysPart,
     LeasesPart,
+    ReceiptsPart,
     RetentionPart,
     SharedJournalPart,
     CombinedArchivesPart,

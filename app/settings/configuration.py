@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from app.settings.http import Audit, Http, Oidc
 from app.settings.limits import ExpirySettings, Limits, RetentionSettings, Scrub
+from app.settings.receipts import ReceiptSettings
 from app.settings.section import Section, all_errors
 from app.settings.setting_types import Duration, LineEnd, Name
 from app.settings.storage import (
@@ -103,6 +104,7 @@ class Settings(BaseSettings):
     text: TextSettings = TextSettings()
     log: Log = Log()
     traces: TraceSettings = TraceSettings()
+    receipts: ReceiptSettings | None = None
     sources: dict[Name, Source] = {}
     destinations: dict[Name, Destination] = {}
     webhooks: dict[Name, Webhook] = {}

@@ -11,7 +11,12 @@ from typing import Any, Final, NamedTuple
 import cbor2
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
 
 MOST_BYTES: Final = 1 << 20
 """The largest object that is read: a statement has a few thousand bytes, a proof 32 for each doubling of the log."""
@@ -120,9 +125,9 @@ def private_key(pem: str) -> Ed25519PrivateKey:
         key = load_pem_private_key(pem.encode(), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise ValueError("it is no private key in PEM without a password") from None
-    if not isinstance(key, Ed25519PrivateKey):
-        raise ValueError("it is a private key of another algorithm than Ed25519")
-    return key
+    if isinstance(key, Ed25519PrivateKey):
+        return key
+    raise ValueError("it is a private key of another algorithm than Ed25519")
 
 
 def public_key(pem: bytes) -> Ed25519PublicKey:
@@ -131,9 +136,14 @@ def public_key(pem: bytes) -> Ed25519PublicKey:
         key = load_pem_public_key(pem)
     except (ValueError, UnsupportedAlgorithm):
         raise ValueError("it is no public key in PEM") from None
-    if not isinstance(key, Ed25519PublicKey):
-        raise ValueError("it is a public key of another algorithm than Ed25519")
-    return key
+    if isinstance(key, Ed25519PublicKey):
+        return key
+    raise ValueError("it is a public key of another algorithm than Ed25519")
+
+
+def public_pem(key: Ed25519PublicKey) -> bytes:
+    """Return a public key as a PEM text."""
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
 def key_id(key: Ed25519PublicKey) -> bytes:

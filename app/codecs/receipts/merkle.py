@@ -135,11 +135,13 @@ def check_consistency(older: int, older_root: bytes, newer: int, newer_root: byt
         if path or older_root != newer_root:
             raise ProofFailed(f"two trees of {older} leaves have different roots")
         return
-    steps = [*path]
-    if older & (older - 1) == 0:
-        steps.insert(0, older_root)
-    if not steps:
-        raise ProofFailed("the proof of consistency is empty")
+    steps = [older_root, *path] if older & (older - 1) == 0 else [*path]
+    if not steps or _roots_of_consistency(older, newer, steps) != (older_root, newer_root):
+        raise ProofFailed(f"the tree of {newer} leaves does not continue the one of {older} leaves")
+
+
+def _roots_of_consistency(older: int, newer: int, steps: Sequence[bytes]) -> tuple[bytes, bytes]:
+    """Return the roots of both trees that a proof leads to. Raises ProofFailed for a path of another length."""
     at, last = older - 1, newer - 1
     while at & 1:
         at, last = at >> 1, last >> 1
@@ -154,8 +156,9 @@ def check_consistency(older: int, older_root: bytes, newer: int, newer_root: byt
         else:
             new = pair_hash(new, each)
         at, last = at >> 1, last >> 1
-    if last != 0 or old != older_root or new != newer_root:
-        raise ProofFailed(f"the tree of {newer} leaves does not continue the one of {older} leaves")
+    if last != 0:
+        raise ProofFailed("the path of the proof of consistency is too short")
+    return old, new
 
 
 def _check_path(path: Sequence[bytes]) -> None:

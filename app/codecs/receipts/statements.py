@@ -55,7 +55,7 @@ class Verified(NamedTuple):
 
     statement: bytes
     statement_key: bytes
-    index: int
+    place: int
     head: Head
     proved: int | None
 
@@ -71,9 +71,7 @@ def with_consistency(head: Sign1, size: int, proof: Proof | None) -> bytes:
     return head._replace(unprotected=_proofs(size, None, proof)).encoded()
 
 
-def transparent_statement(
-    key: Ed25519PrivateKey, issuer: str, subject: str, statement: bytes, receipt: bytes
-) -> bytes:
+def transparent_statement(key: Ed25519PrivateKey, issuer: str, subject: str, statement: bytes, receipt: bytes) -> bytes:
     """Return a statement about a subject, signed, with its receipt. The same key gives the same bytes."""
     header = {CONTENT_TYPE: STATEMENT_TYPE, CLAIMS: {ISSUER: issuer, SUBJECT: subject}}
     return cose.sign(key, header, statement, {RECEIPTS: [receipt]}).encoded()
@@ -111,9 +109,7 @@ def is_head(given: bytes) -> bool:
         raise ReceiptInvalid(str(error)) from error
 
 
-def verify_statement(
-    given: bytes, keys: Mapping[bytes, Ed25519PublicKey], older: Sequence[bytes] = ()
-) -> Verified:
+def verify_statement(given: bytes, keys: Mapping[bytes, Ed25519PublicKey], older: Sequence[bytes] = ()) -> Verified:
     """Return what a transparent statement proves by these keys alone. Its log must continue that of each of the `older`
     heads. Raises ReceiptInvalid."""
     try:
@@ -145,20 +141,25 @@ def verify_head(given: bytes, keys: Mapping[bytes, Ed25519PublicKey], older: Seq
             raise ReceiptInvalid(f"the payload of a tree head is a root of {HASH_BYTES} bytes")
         head = _head(signed, signed.payload, keys)
         _continued(signed, head, keys, older)
-        return head
     except (Malformed, ProofFailed, SignatureFailed) as error:
         raise ReceiptInvalid(str(error)) from error
+    return head
 
 
 def _head(signed: Sign1, root: bytes, keys: Mapping[bytes, Ed25519PublicKey]) -> Head:
     """Return the head with a root, if it is signed."""
     if signed.header.get(STRUCTURE) != RFC9162_SHA256:
         raise ReceiptInvalid(f"the log has the structure {signed.header.get(STRUCTURE)!r}, not RFC9162_SHA256 (1)")
-    key = signed.verify(keys, root)
-    claims = _claims(signed)
+    signed.verify(keys, root)
+    return head_of(signed._replace(payload=root))
+
+
+def head_of(signed: Sign1) -> Head:
+    """Return what a tree head says, without looking at its signature. Raises ReceiptInvalid if it is none."""
+    claims, root, key = _claims(signed), signed.payload, signed.header.get(cose.KEY_ID)
     size, at = claims.get(TREE_SIZE), claims.get(ISSUED_AT)
-    if type(size) is not int or type(at) is not int or size < 0:
-        raise ReceiptInvalid("the header of a tree head has no size or no time")
+    if type(size) is not int or type(at) is not int or size < 0 or root is None or not isinstance(key, bytes):
+        raise ReceiptInvalid("the header of a tree head has no size, no time or no key")
     return Head(claims[ISSUER], claims[SUBJECT], size, root, at, key)
 
 
@@ -169,9 +170,7 @@ def _claims(signed: Sign1) -> Mapping[Any, Any]:
     return claims
 
 
-def _continued(
-    signed: Sign1, head: Head, keys: Mapping[bytes, Ed25519PublicKey], older: Sequence[bytes]
-) -> int | None:
+def _continued(signed: Sign1, head: Head, keys: Mapping[bytes, Ed25519PublicKey], older: Sequence[bytes]) -> int | None:
     """Return the size of the tree for which there is a proof that this one continues it. Raises ReceiptInvalid unless
     this tree continues that of each older head."""
     proofs = signed.unprotected.get(PROOFS)
@@ -216,8 +215,7 @@ def _proof(signed: Sign1, kind: int, what: str) -> tuple[int, int, Sequence[byte
     if len(signed.unprotected) != 1 or not isinstance(proofs, Mapping) or not {INCLUSION, CONSISTENCY} >= {*proofs}:
         raise ReceiptInvalid("the unprotected header has something else than proofs")
     (coded,) = _only({kind: proofs.get(kind)}, kind, what)
-    found = cose.decoded(coded)
-    match found:
-        case [first, second, [*path]] if [type(first), type(second), *map(type, path)] == [int, int] + [bytes] * len(path):
+    match cose.decoded(coded):
+        case [first, second, [*path]] if type(first) is type(second) is int and {*map(type, path)} <= {bytes}:
             return first, second, path
     raise ReceiptInvalid(f"the {what} is not two numbers and a path of hashes")

@@ -1,6 +1,8 @@
 """The Merkle tree against the published vectors of RFC 6962 and 9162, and against a tree that is written anew here."""
 
+from contextlib import suppress
 from hashlib import sha256
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -96,7 +98,7 @@ def test_against_a_tree_written_anew(batches: list[int], data: st.DataObject) ->
     total = sum(batches)
     entries = [number.to_bytes(4, "big") for number in range(total)]
     cuts = [sum(batches[:at]) for at in range(len(batches) + 1)]
-    log = Log(*(entries[begin:end] for begin, end in zip(cuts, cuts[1:], strict=False)))
+    log = Log(*(entries[begin:end] for begin, end in pairwise(cuts)))
     assert merkle.root(total, log.node) == naive(entries)
     if not total:
         return
@@ -115,10 +117,8 @@ def test_against_a_tree_written_anew(batches: list[int], data: st.DataObject) ->
 
     other = sha256(root).digest()
     for wrong in _changed(path, other):
-        try:
+        with suppress(ProofFailed):
             assert merkle.root_of_inclusion(leaf, index, size, wrong) != root
-        except ProofFailed:
-            pass
     assert merkle.root_of_inclusion(other, index, size, path) != root
     for wrong in _changed(proof, other):
         with pytest.raises(ProofFailed):

@@ -24,6 +24,12 @@ def log() -> Log:
     return Log(ENTRIES)
 
 
+@cache
+def forked() -> Log:
+    """A log that has another statement in place of the 201st."""
+    return Log([*ENTRIES[:200], b"forged", *ENTRIES[201:]])
+
+
 def head(size: int, key: Ed25519PrivateKey = KEY, of: Log | None = None, name: str = NAME) -> Sign1:
     return statements.signed_head(key, ISSUER, name, size, merkle.root(size, (of or log()).node), 1_700_000_000)
 
@@ -65,7 +71,7 @@ def test_an_independent_library_agrees() -> None:
 def test_what_a_statement_proves() -> None:
     old = statements.with_consistency(head(100), 100, None)
     verified = statements.verify_statement(signed(7, 300, 100, NEXT), KEYS, [old])
-    assert (verified.statement, verified.index, verified.head.size, verified.proved) == (ENTRIES[7], 7, 300, 100)
+    assert (verified.statement, verified.place, verified.head.size, verified.proved) == (ENTRIES[7], 7, 300, 100)
     assert verified.statement_key == verified.head.key_id == cose.key_id(NEXT.public_key())
     assert statements.verify_head(continued(100, 300), KEYS, [old]).size == 300
     assert signed(7, 300, 100, NEXT) == signed(7, 300, 100, NEXT)
@@ -106,9 +112,9 @@ def test_each_bit_of_the_key_counts() -> None:
 @pytest.mark.parametrize(
     ("older", "given", "why"),
     [
-        pytest.param(lambda: head(250, of=_fork()), lambda: continued(250, 300), "does not continue", id="forked"),
-        pytest.param(lambda: head(300, of=_fork()), lambda: continued(100, 300), "different roots", id="same size"),
-        pytest.param(lambda: head(250), lambda: continued(250, 300, _fork()), "does not continue", id="newer forked"),
+        pytest.param(lambda: head(250, of=forked()), lambda: continued(250, 300), "does not continue", id="forked"),
+        pytest.param(lambda: head(300, of=forked()), lambda: continued(100, 300), "different roots", id="same size"),
+        pytest.param(lambda: head(250), lambda: continued(250, 300, forked()), "does not continue", id="newer forked"),
         pytest.param(lambda: head(250), lambda: continued(100, 300), "no proof that it continues", id="no proof"),
         pytest.param(lambda: head(250), lambda: continued(100, 200), "the log was cut", id="cut"),
         pytest.param(lambda: head(100, name="urn:x"), lambda: continued(100, 200), "of the log", id="other log"),
@@ -117,12 +123,6 @@ def test_each_bit_of_the_key_counts() -> None:
 def test_a_forked_log_is_found(older, given, why: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ReceiptInvalid, match=why):
         statements.verify_head(given(), KEYS, [older().encoded()])
-
-
-@cache
-def _fork() -> Log:
-    """A log that has another statement in place of the 201st."""
-    return Log([*ENTRIES[:200], b"forged", *ENTRIES[201:]])
 
 
 def test_statements_of_others_are_refused() -> None:
@@ -141,7 +141,9 @@ def test_statements_of_others_are_refused() -> None:
             statements.verify_statement(given, KEYS)
 
 
-@pytest.mark.parametrize("given", ["", "00", "d28440a0f640", "d28443a10126a0f640ff", "9f01ff", "d2845f4100ffa0f640", "5b" + "ff" * 8])
+@pytest.mark.parametrize(
+    "given", ["", "00", "d28440a0f640", "d28443a10126a0f640ff", "9f01ff", "d2845f4100ffa0f640", "5b" + "ff" * 8]
+)
 def test_other_bytes_are_refused(given: str) -> None:
     with pytest.raises((Malformed, ReceiptInvalid)):
         statements.verify_statement(bytes.fromhex(given), KEYS)
