@@ -1,0 +1,121 @@
+"""Receipts: kills lose none, a rotated key signs on, and the command line verifies them with the public key alone."""
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from time import sleep
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from adapters.sql_catalog import SqlCatalog
+from app.codecs.receipts import cose
+from tests.cli.conftest import Run
+from tests.cli.conftest import run as run  # noqa: PLC0414 - a fixture
+from tests.support.forked_gateway import ForkedGateway
+from tests.support.length import IS_LONG
+from tests.support.mosquitto import Mosquitto
+
+pytestmark = pytest.mark.broker
+
+KILLS = 30 if IS_LONG else 3
+FILES = 12
+"""Files sent before each kill."""
+
+
+def write_key(private: Path, public: Path, seed: int) -> None:
+    """Write a pair of keys; the private one replaces what is there."""
+    key = Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32)
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+
+
+def test_kills_lose_no_receipt(tmp_path: Path, run: Run) -> None:
+    private, public, newer = tmp_path / "key.pem", tmp_path / "pub.pem", tmp_path / "newer.pem"
+    write_key(private, public, 1)
+    with Mosquitto(tmp_path) as broker:
+        endpoint = f'transport = "mqtt"\nurl = "mqtt://127.0.0.1:{broker.port}"\ntopic = "loop"\n'
+        settings = (
+            f"[sources.loop]\n{endpoint}qos = 1\n[destinations.loop]\n{endpoint}qos = 1\n"
+            f'[receipts]\nkey_file = "{private}"\nissuer = "https://gateway.example"\n'
+        )
+        gateway = ForkedGateway(tmp_path, settings)
+        gateway.start()
+        gateway.await_source("loop")
+        contents: dict[str, bytes] = {}
+        for number in range(KILLS):
+            for _ in range(FILES):
+                name = f"{len(contents)}.bin"
+                contents[name] = Random(name).randbytes(40_000)
+                sent = gateway.client.put(f"/v1/files/loop/{name}", content=contents[name])
+                assert sent.status_code == 202, sent.text
+            sleep(0.2 * number + 0.3)
+            gateway.kill()
+            gateway.start()
+        url = ("--url", f"http://127.0.0.1:{gateway.port}")
+        gateway.until(lambda: count(gateway, "attachments", "finished") == len(contents))
+        gateway.until(lambda: count(gateway, "deliveries", "sent") == len(contents))
+        gateway.until(lambda: gateway.client.get("/v1/receipt-log").json().get("size", 0) >= 2 * len(contents))
+        old = tmp_path / "old.cose"
+        assert run("receipt", "head", "-o", old, *url).code == 0
+
+        write_key(private, newer, 2)  # rotated while the gateway runs
+        gateway.until(lambda: gateway.client.get("/v1/receipt-log").json()["key_id"] == key_id(newer))
+        attachments = gateway.listing("/v1/attachments")
+        first = attachments[0]
+        receipt, head, content = (tmp_path / each for each in ("r.cose", "new.cose", first["name"]))
+        content.write_bytes(contents[first["name"]])
+        assert run("receipt", first["id"], "-o", receipt, "--head", old, *url).code == 0
+        assert run("receipt", "head", "-o", head, "--head", old, *url).code == 0
+        assert gateway.client.delete(f"/v1/attachments/{first['id']}").status_code == 204
+        kept = gateway.client.get(f"/v1/attachments/{first['id']}/receipt")
+        assert (kept.status_code, kept.headers["content-type"]) == (200, 'application/cose; cose-type="cose-sign1"')
+        delivery = gateway.listing("/v1/deliveries")[0]
+        of_delivery = tmp_path / "d.cose"
+        assert run("receipt", delivery["id"], "-o", of_delivery, *url).code == 0
+        shown = tmp_path / "shown.pem"
+        assert run("receipt", "key", "-o", shown, *url).code == 0
+        assert shown.read_bytes() == newer.read_bytes()
+        text = private.read_text().splitlines()[1]
+        assert text not in gateway.log
+        assert text not in gateway.client.get("/health/ready").text
+        gateway.stop()
+
+    # Without the gateway: each statement is there once, and the files prove what they say.
+    catalog = SqlCatalog(f"sqlite:///{tmp_path / 'var' / 'catalog.sqlite'}")
+    log = catalog.receipt_log()
+    assert log is not None
+    with catalog._database.read() as connection:
+        rows = connection.exec_driver_sql("SELECT number, subject FROM receipt_statements ORDER BY number").all()
+    catalog.close()
+    assert [row.number for row in rows] == [*range(log.size)]
+    assert len({row.subject for row in rows}) == len(rows) == 2 * len(contents)
+    verified = run("receipt", "verify", receipt, "-k", public, "-k", newer, "-f", content, "--head", old, "--json")
+    assert verified.code == 0, verified.err
+    said = json.loads(verified.out)["statement"]
+    assert (said["subject"], said["source"], said["name"]) == (first["id"], "loop", first["name"])
+    assert said["sha256"] == sha256(contents[first["name"]]).hexdigest()
+    assert said["message"]["id"] == first["message"]
+    assert said["journal"]["first"] <= said["journal"]["last"]
+    assert run("receipt", "verify", head, "-k", public, "-k", newer, "--head", old).code == 0
+    one = tmp_path / "one"
+    one.write_bytes(contents[delivery["attachments"][0]["name"]])
+    assert run("receipt", "verify", of_delivery, "-k", newer, "-f", one).code == 0
+    content.write_bytes(bytes([content.read_bytes()[0] ^ 1]) + content.read_bytes()[1:])
+    for arguments, why in (
+        (("-k", newer, "-f", content), "has the SHA-256"),
+        (("-k", public), "it is signed by the key"),
+        (("-k", newer, "--head", old), "it is signed by the key"),
+    ):
+        refused = run("receipt", "verify", receipt, *arguments)
+        assert (refused.code, why in refused.err) == (1, True), refused
+
+
+def key_id(public: Path) -> str:
+    return cose.key_id(cose.public_key(public.read_bytes())).hex()
+
+
+def count(gateway: ForkedGateway, what: str, state: str) -> int:
+    return len(gateway.listing(f"/v1/{what}", state=state))
