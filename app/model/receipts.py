@@ -67,6 +67,14 @@ class NewReceipt(NamedTuple):
     statement: bytes
 
 
+class KeptStatement(NamedTuple):
+    """A statement in the log, with its place and its subject."""
+
+    place: int
+    subject: str
+    statement: bytes
+
+
 class KeptHead(NamedTuple):
     """A signed tree head: the size of its tree, the bytes of its signed header, its root, and the signature."""
 

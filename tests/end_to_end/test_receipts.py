@@ -119,3 +119,39 @@ def key_id(public: Path) -> str:
 
 def count(gateway: ForkedGateway, what: str, state: str) -> int:
     return len(gateway.listing(f"/v1/{what}", state=state))
+
+
+def test_receipts_go_back_to_the_sender(tmp_path: Path, run: Run) -> None:
+    """A source's receipts come to the sender as files, each once, also over a kill; they get no receipts themselves."""
+    private, public = tmp_path / "key.pem", tmp_path / "pub.pem"
+    write_key(private, public, 1)
+    with Mosquitto(tmp_path) as broker:
+        at = f'transport = "mqtt"\nurl = "mqtt://127.0.0.1:{broker.port}"\nqos = 1\n'
+        settings = "".join(f'[{each}s.loop]\n{at}topic = "loop"\n' for each in ("source", "destination"))
+        settings += f'[sources.sender]\n{at}topic = "back"\n[destinations.sender]\n{at}topic = "back"\n'
+        back = '[receipts.send_back]\nloop = "sender"\nsender = "sender"\n'
+        gateway = ForkedGateway(tmp_path, f'{settings}[receipts]\nkey_file = "{private}"\n{back}')
+        gateway.start()
+        for name in ("loop", "sender"):
+            gateway.await_source(name)
+        sleep(2)  # until it has noted where the log was when this was switched on
+        for number in range(4):
+            sent = gateway.client.put(f"/v1/files/loop/{number}.bin", content=bytes(50_000))
+            assert sent.status_code == 202, sent.text
+        gateway.until(lambda: count(gateway, "attachments", "finished") >= 4)
+        gateway.kill()
+        gateway.start()
+        gateway.until(lambda: len(gateway.listing("/v1/attachments", source="sender", state="finished")) == 4)
+        gateway.until(lambda: gateway.client.get("/v1/receipt-log").json()["size"] >= 16)
+        sleep(2)
+        assert len(gateway.listing("/v1/attachments")) == 8
+        for each in gateway.listing("/v1/attachments", source="sender"):
+            content = gateway.client.get(f"/v1/attachments/{each['id']}/content").content
+            (tmp_path / each["name"]).write_bytes(content)
+            told = run("receipt", "verify", tmp_path / each["name"], "-k", public, "--json")
+            assert told.code == 0, told.err
+            said = json.loads(told.out)["statement"]
+            assert (each["name"], said["source"]) == (f"{said['subject']}.receipt.cose", "loop")
+            answer = gateway.client.get(each["links"]["message"]).json()
+            assert answer["original_correl_id"].startswith(said["message"]["header_correl_id"][:32])
+        gateway.stop()

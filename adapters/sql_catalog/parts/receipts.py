@@ -20,6 +20,7 @@ from app.model.receipts import (
     DELIVERY_SENT,
     FinishedFacts,
     KeptHead,
+    KeptStatement,
     NewReceipt,
     ReceiptCause,
     ReceiptLog,
@@ -125,6 +126,19 @@ class ReceiptsPart(CatalogPart):
         return self._one(
             about.order_by(receipt_statements.c.number.desc()).limit(1), lambda row: (row.number, bytes(row.statement))
         )
+
+    def receipt_statements(self, place: int, limit: int) -> list[KeptStatement]:
+        number = receipt_statements.c.number
+        later = select(receipt_statements).where(number >= place).order_by(number).limit(limit)
+        return self._all(later, lambda row: KeptStatement(row.number, row.subject, bytes(row.statement)))
+
+    def receipts_sent_back(self) -> int | None:
+        place: int | None = self._one(select(receipt_log.c.sent_back), lambda row: row.sent_back)
+        return place
+
+    def save_receipts_sent_back(self, place: int) -> None:
+        with self._database.write() as connection:
+            connection.execute(update(receipt_log).values(sent_back=place))
 
     def receipt_tile(self, level: int, number: int) -> bytes:
         wanted = (receipt_tiles.c.level == level, receipt_tiles.c.number == number)

@@ -497,6 +497,7 @@ receipt_log = Table(
     Column("name", AnyText, nullable=False),
     Column("size", BigInteger, nullable=False, comment="the number of its statements"),
     Column("event", BigInteger, nullable=False, comment="the number of the last event that it includes"),
+    Column("sent_back", BigInteger, comment="the place before which receipts were sent back to senders"),
     comment="one row, once receipts are made",
 )
 

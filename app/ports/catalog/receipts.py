@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from app.model.receipts import KeptHead, NewReceipt, ReceiptCause, ReceiptLog
+from app.model.receipts import KeptHead, KeptStatement, NewReceipt, ReceiptCause, ReceiptLog
 
 
 class ReceiptCatalog(Protocol):
@@ -35,6 +35,15 @@ class ReceiptCatalog(Protocol):
 
     def receipt_statement(self, subject: str) -> tuple[int, bytes] | None:
         """Return the newest statement about a subject, with its place in the log; None if there is none."""
+
+    def receipt_statements(self, place: int, limit: int) -> list[KeptStatement]:
+        """Return the statements from a place of the log on, in order."""
+
+    def receipts_sent_back(self) -> int | None:
+        """Return the place of the log before which receipts were sent back; None if none ever were."""
+
+    def save_receipts_sent_back(self, place: int) -> None:
+        """Save the place of the log before which receipts were sent back."""
 
     def receipt_tile(self, level: int, number: int) -> bytes:
         """Return the hashes of a tile; none if there is no such tile."""

@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from app.codecs.receipts import cose, merkle
 from app.codecs.receipts.statements import signed_head
 from app.model.receipts import KeptHead, NewReceipt, ReceiptLog
-from app.observe import logger
 from app.service.context import ServiceContext
 from app.service.receipts.custody_statements import statement
 from app.service.receipts.receipt_keys import SigningKey
@@ -25,8 +24,6 @@ from app.settings import ReceiptSettings
 AT_ONCE: Final = 2000
 EVENTS_BETWEEN: Final = 500
 """The events without a statement after which it is saved that the log has reached them."""
-
-log = logger(__name__)
 
 
 class ReceiptAppender:

@@ -16,6 +16,7 @@ from app.service.events.event_log import log_events
 from app.service.events.event_reader import EventReader
 from app.service.monitoring.receivers_away import LOOK_SECONDS, ReceiversAway
 from app.service.receipts.receipt_appender import ReceiptAppender
+from app.service.receipts.receipt_sender import ReceiptSender
 from app.service.repair.healing import Healer, Reading
 from app.service.repair.recorder import Recorder
 from app.service.repair.scrubber import Scrubber
@@ -94,6 +95,9 @@ class KeepingTerm:
         if context.settings.receipts is not None:
             self._receipts = ReceiptAppender(context, context.settings.receipts, stop)
             self.workers.append(every(RECEIPT_SECONDS, "receipts", self._receipts.step))
+            if context.settings.receipts.send_back:
+                back = ReceiptSender(context, context.settings.receipts, stop)
+                self.workers.append(every(RECEIPT_SECONDS, "receipts back", back.step))
         if context.settings.scrub.enabled:
             self.workers.append(Worker("scrub", self._scrubber.run))
         self._logged = parts.events.follow(self._take, noted)

@@ -7,7 +7,7 @@ import pytest
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.errors import CatalogError
 from app.model.evidence import Choice, Ground, Question
-from app.model.receipts import KeptHead, NewReceipt, ReceiptLog
+from app.model.receipts import KeptHead, KeptStatement, NewReceipt, ReceiptLog
 from app.model.records import Checkpoint, NewEvent, PartRun
 from app.ports import Catalog
 from tests.contracts.catalog.records import HAPPENED, State, attachment, delivery, finished, keep, message
@@ -85,3 +85,9 @@ class Receipts:
         assert catalog.receipt_statement("a2") == (1, b"{2}")
         assert catalog.receipt_statement("a3") is None
         assert (catalog.receipt_tile(0, 0), catalog.receipt_head()) == (b"u" * 96, last)
+
+        assert catalog.receipt_statements(1, 1) == [KeptStatement(1, "a2", b"{2}")]
+        assert [each.place for each in catalog.receipt_statements(1, 5)] == [1, 2]
+        assert catalog.receipts_sent_back() is None
+        catalog.save_receipts_sent_back(3)
+        assert catalog.receipts_sent_back() == 3

@@ -19,6 +19,7 @@ def upgrade() -> None:
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("size", sa.BigInteger(), nullable=False, comment="the number of its statements"),
         sa.Column("event", sa.BigInteger(), nullable=False, comment="the number of the last event that it includes"),
+        sa.Column("sent_back", sa.BigInteger(), comment="the place before which receipts were sent back to senders"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_receipt_log")),
         comment="one row, once receipts are made",
     )

@@ -1,0 +1,95 @@
+"""What receipts cost the intake: a gateway that makes them against one that makes none, with one Mosquitto.
+
+    python -m bench.receipts
+    python -m bench.receipts --files 20000 --rounds 5
+
+large    8 MiB files in bodies of 32 KiB
+small    files of 32,000 bytes, five messages each
+tiny     files of 1,000 bytes, five messages each
+
+Every round fills a persistent session of each with the same messages, as `bench.intake` does, and empties one after the
+other, in alternating order. Figures are medians of the rounds: until all is acknowledged, until all is finished, and
+the processor time until all is finished, with receipts until the last one is made.
+
+`intake_with_receipts_over_without` is of the rate at which small files are finished.
+"""
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from app.testing.waiting import until
+from bench.intake import PATIENCE, SMALL, TOPIC, Load, Spent, gateway, make_load
+from tests.support.gateway import GatewayProcess
+from tests.support.mosquitto import Mosquitto
+from tests.support.publish import publish
+from tests.support.subscribe import subscribe
+
+VERSION = "3.1.1"
+
+
+def made(count: int, process: GatewayProcess) -> None:
+    """Wait until the last receipt is made."""
+    until(lambda: process.samples().total("receipts_total") >= count, PATIENCE, pause=0.1)
+
+
+def measured(load: Load, key: Path, order: list[str], folder: Path) -> dict[str, Spent]:
+    """Return what a gateway without and one with receipts spend on a load in one round."""
+    ways: dict[str, Callable[[Mosquitto, Path], Spent]] = {
+        "without": lambda broker, own: gateway(broker, VERSION, load, own),
+        "with": lambda broker, own: gateway(
+            broker, VERSION, load, own, f'[receipts]\nkey_file = "{key}"\n', partial(made, len(load.attachments))
+        ),
+    }
+    found = {}
+    for each in order:
+        own = folder / each
+        own.mkdir(parents=True)
+        with Mosquitto(own) as broker:
+            subscribe(broker.port, "gateway", TOPIC, VERSION)
+            publish(load.messages, broker.port, TOPIC, VERSION)
+            found[each] = ways[each](broker, own)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--total", type=int, default=512, help="MiB of large files per round (512)")
+    parser.add_argument("--files", type=int, default=10_000, help="number of small and of tiny files (10,000)")
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    loads = {"large": make_load(max(1, given.total // 8), 8 << 20, 4)}
+    loads |= {name: make_load(given.files, size, 4, "files") for name, size in SMALL.items()}
+    ratios: dict[str, float] = {}
+    with TemporaryDirectory(prefix="bench-receipts-") as name:
+        key = Path(name) / "key.pem"
+        private = Ed25519PrivateKey.generate()
+        key.write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        for case, load in loads.items():
+            order = ["without", "with"]
+            found = [
+                measured(load, key, order[:: -1 if n % 2 else 1], Path(name) / f"{case}-{n}")
+                for n in range(given.rounds)
+            ]
+            spent = {each: Spent(*map(median, zip(*(one[each] for one in found), strict=True))) for each in order}
+            print(f"{case}: {len(load.attachments)} files, {len(load.messages)} messages, {load.size / 1e6:.0f} MB")
+            for each, one in spent.items():
+                print(
+                    f"  {each:8} acknowledged {load.amount / one.acknowledged:.0f} {load.unit}/s  "
+                    f"finished {load.amount / one.finished:.0f} {load.unit}/s  processor {one.processor:.2f} s",
+                    flush=True,
+                )
+            ratios[f"{case}_finished"] = spent["without"].finished / spent["with"].finished
+            ratios[f"{case}_processor"] = spent["with"].processor / spent["without"].processor
+    ratios = {"intake_with_receipts_over_without": ratios["small_finished"], **ratios}
+    print("ratios: " + " ".join(f"{name}={ratio:.3f}" for name, ratio in ratios.items()))
+
+
+if __name__ == "__main__":
+    main()
