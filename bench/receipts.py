@@ -9,7 +9,7 @@ tiny     files of 1,000 bytes, five messages each
 
 Every round fills a persistent session of each with the same messages, as `bench.intake` does, and empties one after the
 other, in alternating order. Figures are medians of the rounds: until all is acknowledged, until all is finished, and
-the processor time until all is finished, with receipts until the last one is made.
+the processor time until the last receipt is made, or could be made.
 
 `intake_with_receipts_over_without` is of the rate at which small files are finished.
 """
@@ -20,31 +20,33 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from time import sleep
+from typing import Final
 
 from app.testing.waiting import until
 from bench.intake import PATIENCE, SMALL, TOPIC, Load, Spent, gateway, make_load
 from tests.support.gateway import GatewayProcess
 from tests.support.mosquitto import Mosquitto
-from tests.support.publish import publish
+from tests.support.publish import Version, publish
+from tests.support.receipt_keys import write_key
 from tests.support.subscribe import subscribe
 
-VERSION = "3.1.1"
+IDLE_SECONDS: Final = 2.5
+VERSION: Final[Version] = "3.1.1"
 
 
-def made(count: int, process: GatewayProcess) -> None:
-    """Wait until the last receipt is made."""
+def wait(count: int, process: GatewayProcess) -> None:
+    """Wait until so many receipts are made, and for as long as the last ones may take where none are made."""
+    sleep(IDLE_SECONDS)
     until(lambda: process.samples().total("receipts_total") >= count, PATIENCE, pause=0.1)
 
 
 def measured(load: Load, key: Path, order: list[str], folder: Path) -> dict[str, Spent]:
     """Return what a gateway without and one with receipts spend on a load in one round."""
     ways: dict[str, Callable[[Mosquitto, Path], Spent]] = {
-        "without": lambda broker, own: gateway(broker, VERSION, load, own),
+        "without": lambda broker, own: gateway(broker, VERSION, load, own, "", partial(wait, 0)),
         "with": lambda broker, own: gateway(
-            broker, VERSION, load, own, f'[receipts]\nkey_file = "{key}"\n', partial(made, len(load.attachments))
+            broker, VERSION, load, own, f'[receipts]\nkey_file = "{key}"\n', partial(wait, len(load.attachments))
         ),
     }
     found = {}
@@ -69,13 +71,12 @@ def main() -> None:
     ratios: dict[str, float] = {}
     with TemporaryDirectory(prefix="bench-receipts-") as name:
         key = Path(name) / "key.pem"
-        private = Ed25519PrivateKey.generate()
-        key.write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        write_key(key, Path(name) / "pub.pem", 1)
         for case, load in loads.items():
             order = ["without", "with"]
             found = [
-                measured(load, key, order[:: -1 if n % 2 else 1], Path(name) / f"{case}-{n}")
-                for n in range(given.rounds)
+                measured(load, key, order[:: -1 if number % 2 else 1], Path(name) / f"{case}-{number}")
+                for number in range(given.rounds)
             ]
             spent = {each: Spent(*map(median, zip(*(one[each] for one in found), strict=True))) for each in order}
             print(f"{case}: {len(load.attachments)} files, {len(load.messages)} messages, {load.size / 1e6:.0f} MB")

@@ -15,7 +15,7 @@ from app.cli.command_files import whole_file
 from app.cli.rest_client import DEFAULT_URL, Client, Url, connect, located
 from app.cli.terminal import Failure, Json, err, facts, out, print_json
 from app.codecs.receipts import cose, statements
-from app.codecs.receipts.statements import Head, ReceiptInvalid
+from app.codecs.receipts.statements import ReceiptInvalid, TreeHead
 from app.model.times import to_time
 
 
@@ -169,7 +169,7 @@ def _require_same(content: Path, said: dict[str, Any]) -> None:
         raise Failure(f"{content} has the SHA-256 {digest} ({size:,} bytes), and the receipt is for {wanted}")
 
 
-def _of_head(head: Head) -> dict[str, Any]:
+def _of_head(head: TreeHead) -> dict[str, Any]:
     return {
         "log": head.log,
         "issuer": head.issuer,

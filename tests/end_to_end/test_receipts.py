@@ -7,8 +7,6 @@ from random import Random
 from time import sleep
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from adapters.sql_catalog import SqlCatalog
 from app.codecs.receipts import cose
@@ -17,19 +15,13 @@ from tests.cli.conftest import run as run  # noqa: PLC0414 - a fixture
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.length import IS_LONG
 from tests.support.mosquitto import Mosquitto
+from tests.support.receipt_keys import write_key
 
 pytestmark = pytest.mark.broker
 
 KILLS = 30 if IS_LONG else 3
 FILES = 12
 """Files sent before each kill."""
-
-
-def write_key(private: Path, public: Path, seed: int) -> None:
-    """Write a pair of keys; the private one replaces what is there."""
-    key = Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32)
-    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
 
 
 def test_kills_lose_no_receipt(tmp_path: Path, run: Run) -> None:

@@ -30,7 +30,7 @@ class ReceiptInvalid(ValueError):
     """A receipt or a tree head that does not hold, with the reason."""
 
 
-class Head(NamedTuple):
+class TreeHead(NamedTuple):
     """A signed tree head: the log and its issuer, the size and root of its tree, and when (s) and by which key it was
     signed."""
 
@@ -56,7 +56,7 @@ class Verified(NamedTuple):
     statement: bytes
     statement_key: bytes
     place: int
-    head: Head
+    head: TreeHead
     proved: int | None
 
 
@@ -132,7 +132,7 @@ def verify_statement(given: bytes, keys: Mapping[bytes, Ed25519PublicKey], older
         raise ReceiptInvalid(str(error)) from error
 
 
-def verify_head(given: bytes, keys: Mapping[bytes, Ed25519PublicKey], older: Sequence[bytes] = ()) -> Head:
+def verify_head(given: bytes, keys: Mapping[bytes, Ed25519PublicKey], older: Sequence[bytes] = ()) -> TreeHead:
     """Return the tree head that some bytes are by these keys alone. It must continue each of the `older` ones. Raises
     ReceiptInvalid."""
     try:
@@ -146,7 +146,7 @@ def verify_head(given: bytes, keys: Mapping[bytes, Ed25519PublicKey], older: Seq
     return head
 
 
-def _head(signed: Sign1, root: bytes, keys: Mapping[bytes, Ed25519PublicKey]) -> Head:
+def _head(signed: Sign1, root: bytes, keys: Mapping[bytes, Ed25519PublicKey]) -> TreeHead:
     """Return the head with a root, if it is signed."""
     if signed.header.get(STRUCTURE) != RFC9162_SHA256:
         raise ReceiptInvalid(f"the log has the structure {signed.header.get(STRUCTURE)!r}, not RFC9162_SHA256 (1)")
@@ -154,13 +154,13 @@ def _head(signed: Sign1, root: bytes, keys: Mapping[bytes, Ed25519PublicKey]) ->
     return head_of(signed._replace(payload=root))
 
 
-def head_of(signed: Sign1) -> Head:
+def head_of(signed: Sign1) -> TreeHead:
     """Return what a tree head says, without looking at its signature. Raises ReceiptInvalid if it is none."""
     claims, root, key = _claims(signed), signed.payload, signed.header.get(cose.KEY_ID)
     size, at = claims.get(TREE_SIZE), claims.get(ISSUED_AT)
     if type(size) is not int or type(at) is not int or size < 0 or root is None or not isinstance(key, bytes):
         raise ReceiptInvalid("the header of a tree head has no size, no time or no key")
-    return Head(claims[ISSUER], claims[SUBJECT], size, root, at, key)
+    return TreeHead(claims[ISSUER], claims[SUBJECT], size, root, at, key)
 
 
 def _claims(signed: Sign1) -> Mapping[Any, Any]:
@@ -170,7 +170,9 @@ def _claims(signed: Sign1) -> Mapping[Any, Any]:
     return claims
 
 
-def _continued(signed: Sign1, head: Head, keys: Mapping[bytes, Ed25519PublicKey], older: Sequence[bytes]) -> int | None:
+def _continued(
+    signed: Sign1, head: TreeHead, keys: Mapping[bytes, Ed25519PublicKey], older: Sequence[bytes]
+) -> int | None:
     """Return the size of the tree for which there is a proof that this one continues it. Raises ReceiptInvalid unless
     this tree continues that of each older head."""
     proofs = signed.unprotected.get(PROOFS)

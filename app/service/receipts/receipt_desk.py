@@ -5,7 +5,7 @@ from typing import NamedTuple
 from app.codecs.receipts import cose, merkle
 from app.codecs.receipts.cose import Sign1
 from app.codecs.receipts.merkle import Node
-from app.codecs.receipts.statements import Head, Proof, receipt, transparent_statement, with_consistency
+from app.codecs.receipts.statements import Proof, TreeHead, receipt, transparent_statement, with_consistency
 from app.codecs.receipts.statements import head_of as described
 from app.model.receipts import KeptHead
 from app.ports import Catalog
@@ -67,7 +67,7 @@ class ReceiptDesk:
         kept = self._newest()
         return with_consistency(_signed(kept), kept.size, _proof(kept.size, since, self._node()))
 
-    def described(self) -> Head:
+    def described(self) -> TreeHead:
         """Return what the newest head says. Raises NoReceipts."""
         return described(_signed(self._newest()))
 

@@ -125,5 +125,5 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 """By operation identifier."""
 
-LINKED = frozenset({"get_attachment_content", "head_attachment_content", "stream_events"})
+LINKED = frozenset({"get_attachment_content", "head_attachment_content", "get_attachment_receipt", "stream_events"})
 """The operations that a signed link may be for."""

@@ -12,7 +12,7 @@ from app.model.attachment import AttachmentState, DeliveryState
 from app.model.times import to_time
 from app.service.gateway import Gateway
 from app.service.receipts.receipt_desk import FoundStatement, LaterHead, NoReceipts
-from app.web.dependencies.caller import Caller, CallerDep
+from app.web.dependencies.caller import Caller, CallerDep, LinkDep
 from app.web.dependencies.identifiers import Identifier, known_attachment, known_delivery
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep
 from app.web.http.parameters import DIGITS
@@ -44,7 +44,7 @@ class ReceiptLogView(BaseModel):
     issuer: str = Field(description="the gateway, as `receipts.issuer` names it", examples=["attachment-gateway"])
     size: int = Field(description="statements in the tree of the newest head", examples=[70312])
     root: str = Field(description="root of that tree, in hexadecimal")
-    signed_at: datetime
+    signed_at: datetime = Field(description="when the head was signed")
     key_id: str = Field(description="thumbprint (RFC 9679) of the key that has signed the head, in hexadecimal")
     public_key: str | None = Field(
         description="the public key that verifies what is signed now, in PEM; null if no receipts are made now. Get it "
@@ -64,12 +64,13 @@ router = APIRouter()
     responses={200: _COSE, **_PROBLEMS},
 )
 def get_attachment_receipt(
-    attachment_id: Identifier, gateway: GatewayDep, caller: CallerDep, since: Since = None
+    attachment_id: Identifier, gateway: GatewayDep, caller: CallerDep, since: Since = None, link: LinkDep = None
 ) -> Response:
     """Return the receipt of a finished attachment: a signed statement with the proof that the log has it.
 
     It is there about a second after the attachment is finished, and stays after the attachment is deleted.
     """
+    del link  # `authorize` has looked at it
     found = _of_gone(gateway, attachment_id, "source", caller.knows_source, caller)
     if found is None:
         record = known_attachment(gateway, attachment_id, caller)

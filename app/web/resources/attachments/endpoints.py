@@ -96,7 +96,10 @@ def list_attachments(
 def get_attachment(attachment_id: Identifier, gateway: GatewayDep, caller: CallerDep) -> AttachmentView:
     """Return all facts about an attachment; while it is being received, also its missing parts."""
     record = known_attachment(gateway, attachment_id, caller)
-    return AttachmentView.of(record, caller.base, missing_parts(gateway, record))
+    view = AttachmentView.of(record, caller.base, missing_parts(gateway, record))
+    if gateway.receipts.are_made and record.state is AttachmentState.FINISHED:
+        view.links["receipt"] = f"{view.links['self']}/receipt"
+    return view
 
 
 @router.delete(
