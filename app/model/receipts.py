@@ -1,6 +1,6 @@
 """The log of receipts as the catalog keeps it: what statements are made of, tiles of hashes, and signed tree heads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from app.model.attachment import AttachmentKind
@@ -21,7 +21,7 @@ class ReceiptLog(NamedTuple):
 class FinishedFacts(NamedTuple):
     """What the catalog knows of a finished attachment beyond its event, with the correlids of its message.
 
-    Choices between readings are lists, as they are stored. Positions are packed."""
+    Warnings, and the choices between readings, are in JSON, as they are stored. Positions are packed."""
 
     kind: AttachmentKind | None
     qualifier_1: str
@@ -40,8 +40,8 @@ class FinishedFacts(NamedTuple):
     completed_at: int | None
     observations: int | None
     variables: int | None
-    warnings: Sequence[str]
-    evidence: Sequence[Sequence[Any]]
+    warnings: str
+    evidence: str
     header_position: int | None
     header_correl_id: bytes | None
     message_correl_id: bytes | None

@@ -4,7 +4,7 @@ would go on as another one."""
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import JSON, Connection, Row, and_, bindparam, func, insert, select, type_coerce, update
+from sqlalchemy import Connection, Row, Text, and_, bindparam, cast, func, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
@@ -28,6 +28,7 @@ from app.model.receipts import (
 from app.model.records import DeliveryRecord
 
 _events, _attachments, _messages = catalog_tables.events, catalog_tables.attachments, catalog_tables.messages
+_IN_JSON = {"warnings", "evidence"}
 _OF_MESSAGE = {"header_position", "header_correl_id", "message_correl_id"}
 _EVENT = (_events.c.number, _events.c.type, _events.c.subject, _events.c.time, _events.c.data)
 # Facts of another time than the event's are of what the attachment became later.
@@ -41,8 +42,8 @@ _CAUSES = (
         *_EVENT,
         _attachments.c.id,
         *(
-            type_coerce(_attachments.c.evidence, JSON())
-            if name == "evidence"
+            cast(_attachments.c[name], Text).label(name)
+            if name in _IN_JSON
             else (_messages if name in _OF_MESSAGE else _attachments).c[name]
             for name in FinishedFacts._fields
         ),
@@ -58,7 +59,6 @@ _CAUSES = (
     .order_by(_events.c.number)
     .limit(bindparam("most"))
 )
-_FACTS = len(_EVENT) + 1
 _KINDS = {None: None} | {int(kind): kind for kind in AttachmentKind}
 _INSERT = BulkStatement(insert(receipt_statements), ("number", "subject", "statement"))
 _LOG = select(receipt_log.c.name, receipt_log.c.size, receipt_log.c.event)
@@ -162,11 +162,8 @@ def _deliveries(connection: Connection, ids: Sequence[str]) -> dict[str, Deliver
 
 
 def _cause(row: Row[Any], sent: Mapping[str, DeliveryRecord]) -> ReceiptCause:
-    values = tuple(row)
-    event = ReceiptCause(*values[: _FACTS - 1])
-    if row.type == DELIVERY_SENT:
-        return event._replace(sent=sent.get(row.subject))
-    if values[_FACTS - 1] is None:
-        return event
-    kind, *others = values[_FACTS:]
-    return event._replace(finished=FinishedFacts(_KINDS[kind], *others))
+    number, kind, subject, time, data, known, attachment_kind, *others = tuple(row)
+    if kind == DELIVERY_SENT:
+        return ReceiptCause(number, kind, subject, time, data, None, sent.get(subject))
+    facts = None if known is None else FinishedFacts(_KINDS[attachment_kind], *others)
+    return ReceiptCause(number, kind, subject, time, data, facts)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 
 import orjson
@@ -13,6 +14,7 @@ from app.model.times import to_time
 
 VERSION: Final = 1
 """The version of the table of fields below; docs/receipts.md has it."""
+_IN_JSON = ("warnings", "evidence")
 
 
 def statement(cause: ReceiptCause, journal: str | None) -> bytes:
@@ -24,7 +26,7 @@ def statement(cause: ReceiptCause, journal: str | None) -> bytes:
         "version": VERSION,
         "type": cause.type,
         "subject": cause.subject,
-        "time": _time(cause.time),
+        "time": to_time(cause.time),
         "event": cause.number,
         **cause.data,
     }
@@ -35,7 +37,8 @@ def statement(cause: ReceiptCause, journal: str | None) -> bytes:
     try:
         return orjson.dumps(said)
     except TypeError:  # a name with a lone surrogate, which only an escape can represent
-        return json.dumps(said, separators=(",", ":")).encode()
+        said |= {name: json.loads(getattr(cause.finished, name)) for name in _IN_JSON if name in said}
+        return json.dumps(said, default=datetime.isoformat, separators=(",", ":")).encode()
 
 
 def _of_attachment(facts: FinishedFacts, journal: str | None) -> Mapping[str, Any]:
@@ -59,13 +62,13 @@ def _of_attachment(facts: FinishedFacts, journal: str | None) -> Mapping[str, An
         "message": message,
         "journal": {"id": journal, "header": header, "first": first, "last": last},
         "parts": facts.parts_received,
-        "first_received_at": _time(facts.first_received_at),
-        "last_received_at": _time(facts.last_received_at),
-        "completed_at": None if facts.completed_at is None else _time(facts.completed_at),
+        "first_received_at": to_time(facts.first_received_at),
+        "last_received_at": to_time(facts.last_received_at),
+        "completed_at": None if facts.completed_at is None else to_time(facts.completed_at),
         "observations": facts.observations,
         "variables": facts.variables,
-        "warnings": facts.warnings,
-        "evidence": facts.evidence,
+        "warnings": orjson.Fragment(facts.warnings),
+        "evidence": orjson.Fragment(facts.evidence),
     }
 
 
@@ -73,7 +76,7 @@ def _of_delivery(delivery: DeliveryRecord) -> Mapping[str, Any]:
     return {
         "header_correl_id": delivery.header_correl_id.hex(),
         "message_correl_id": delivery.message_correl_id.hex(),
-        "created_at": _time(delivery.created_at),
+        "created_at": to_time(delivery.created_at),
         "messages_sent": delivery.messages_sent,
         "subscribers": delivery.subscribers,
         "attachments": [
@@ -88,10 +91,6 @@ def _of_delivery(delivery: DeliveryRecord) -> Mapping[str, Any]:
             for each in delivery.attachments
         ],
     }
-
-
-def _time(microseconds: int) -> str:
-    return to_time(microseconds).isoformat()
 
 
 def _hexadecimal(value: bytes | None) -> str | None:

@@ -1,5 +1,6 @@
 """The log of receipts: what statements are made of, and that it only grows."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -51,8 +52,8 @@ class Receipts:
         assert facts is not None
         assert known is not None
         assert facts.kind is AttachmentKind.TEXT_FILE
-        assert [*map(list, facts.evidence)] == [["dialect", "big", "only-reading", ["little"]]]
-        assert [*facts.warnings] == ["an \ud800"]
+        assert json.loads(facts.evidence) == [["dialect", "big", "only-reading", ["little"]]]
+        assert json.loads(facts.warnings) == ["an \ud800"]
         assert (facts.header_position, facts.header_correl_id) == (known.header_position, known.header_correl_id)
 
         assert catalog.receipt_causes(causes[0].number, 1) == (causes[1:2], causes[1].number)
