@@ -11,3 +11,7 @@ def write_key(private: Path, public: Path, seed: int) -> None:
     key = Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32)
     private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
+PEM = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()

@@ -8,8 +8,6 @@ from typing import Any
 
 import httpx
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from app.codecs.receipts import statements
 from app.model.attachment import AttachmentState, DeliveryState
@@ -21,12 +19,11 @@ from app.service.receipts.receipt_appender import ReceiptAppender
 from app.service.retention.removal import Remover, RetentionClock
 from app.settings import RetentionSettings
 from tests.contracts.catalog.records import delivery
+from tests.support.receipt_keys import KEY, PEM
 from tests.web.conftest import connected
 from tests.web.stock import Stock
 
-KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 RING = statements.key_ring([KEY.public_key()])
-PEM = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
 @pytest.fixture

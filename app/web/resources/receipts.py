@@ -20,9 +20,11 @@ from app.web.problems import Problem, responses
 from app.web.resources.schemas import Links
 
 _SOON = {"Retry-After": "2"}
+_BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 _COSE: dict[str, Any] = {
     "description": "a COSE_Sign1",
-    "content": {COSE_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+    # The first is for generators of clients, which know no other.
+    "content": dict.fromkeys(("application/octet-stream", COSE_TYPE), _BINARY),
 }
 _PROBLEMS = responses("not-found", "no-receipt", "ambiguous", "invalid", "unavailable")
 
