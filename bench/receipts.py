@@ -11,18 +11,32 @@ Every round fills a persistent session of each with the same messages, as `bench
 other, in alternating order. Figures are medians of the rounds: until all is acknowledged, until all is finished, and
 the processor time until the last receipt is made, or could be made.
 
-`intake_with_receipts_over_without` is of the rate at which small files are finished.
+Then the receipts of what the gateway without them has received are made in this process, which tells their processor
+time alone: on a machine that others use, too, the rates of two runs differ by more than receipts cost.
+
+`intake_with_receipts_over_without` is of the rate at which small files are finished, `small_alone` the processor time
+of their receipts over that of receiving them.
 """
 
 import argparse
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import sleep
+from threading import Event
+from time import process_time, sleep
 from typing import Final
 
+from adapters.arrow_journal import ArrowJournal
+from adapters.object_store import ObjectStore
+from adapters.sql_catalog import SqlCatalog
+from app.main import SystemClock
+from app.metrics import Metrics
+from app.service.context import ServiceContext
+from app.service.receipts.receipt_appender import ReceiptAppender
+from app.settings import Settings
 from app.testing.waiting import until
 from bench.intake import PATIENCE, SMALL, TOPIC, Load, Spent, gateway, make_load
 from tests.support.gateway import GatewayProcess
@@ -41,6 +55,24 @@ def wait(count: int, process: GatewayProcess) -> None:
     until(lambda: process.samples().total("receipts_total") >= count, PATIENCE, pause=0.1)
 
 
+def appending(data: Path, key: Path) -> float:
+    """Return the processor time in which all receipts are made of what a gateway without them has received."""
+    settings = Settings(data=data, receipts={"key_file": str(key)})
+    assert settings.receipts is not None
+    with closing(SqlCatalog(settings.catalog_url)) as catalog:
+        context = ServiceContext(
+            settings=settings,
+            journal=ArrowJournal(settings.journal_folder),
+            catalog=catalog,
+            store=ObjectStore(data / "content"),
+            clock=SystemClock(),
+            metrics=Metrics(),
+        )
+        began = process_time()
+        ReceiptAppender(context, settings.receipts, Event()).step()
+        return process_time() - began
+
+
 def measured(load: Load, key: Path, order: list[str], folder: Path) -> dict[str, Spent]:
     """Return what a gateway without and one with receipts spend on a load in one round."""
     ways: dict[str, Callable[[Mosquitto, Path], Spent]] = {
@@ -57,6 +89,7 @@ def measured(load: Load, key: Path, order: list[str], folder: Path) -> dict[str,
             subscribe(broker.port, "gateway", TOPIC, VERSION)
             publish(load.messages, broker.port, TOPIC, VERSION)
             found[each] = ways[each](broker, own)
+    found["alone"] = Spent(0, 0, appending(folder / "without" / "var", key))
     return found
 
 
@@ -80,14 +113,17 @@ def main() -> None:
                 measured(load, key, order[:: -1 if number % 2 else 1], Path(name) / f"{case}-{number}")
                 for number in range(given.rounds)
             ]
-            spent = {each: Spent(*map(median, zip(*(one[each] for one in found), strict=True))) for each in order}
+            spent = {each: Spent(*map(median, zip(*(one[each] for one in found), strict=True))) for each in found[0]}
             print(f"{case}: {len(load.attachments)} files, {len(load.messages)} messages, {load.size / 1e6:.0f} MB")
-            for each, one in spent.items():
+            for each, one in ((each, spent[each]) for each in order):
                 print(
                     f"  {each:8} acknowledged {load.amount / one.acknowledged:.0f} {load.unit}/s  "
                     f"finished {load.amount / one.finished:.0f} {load.unit}/s  processor {one.processor:.2f} s",
                     flush=True,
                 )
+            alone, files = spent["alone"].processor, len(load.attachments)
+            print(f"  the receipts alone: {alone / files * 1e6:.0f} us of processor each")
+            ratios[f"{case}_alone"] = alone / spent["without"].processor
             ratios[f"{case}_finished"] = spent["without"].finished / spent["with"].finished
             ratios[f"{case}_processor"] = spent["with"].processor / spent["without"].processor
     if "small" in given.cases:
