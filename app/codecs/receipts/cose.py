@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 MOST_BYTES: Final = 1 << 20
 """The largest object that is read: a statement has a few thousand bytes, a proof 32 for each doubling of the log."""
 
-ALGORITHM, CONTENT_TYPE, KEY_ID, CLAIMS = 1, 3, 4, 15
+ALGORITHM, CRITICAL, CONTENT_TYPE, KEY_ID, CLAIMS = 1, 2, 3, 4, 15
 """Labels of header parameters."""
 EDDSA: Final = -8
 ISSUER, SUBJECT, ISSUED_AT = 1, 2, 6
@@ -57,6 +57,8 @@ class Sign1(NamedTuple):
         """Return the identifier of the key that has signed it, one of `keys`. A detached payload is given. Raises
         SignatureFailed."""
         key_id, signed = self.header.get(KEY_ID), self.payload if payload is None else payload
+        if CRITICAL in self.header:
+            raise SignatureFailed("its header has critical parameters, which are not known here")
         if self.header.get(ALGORITHM) != EDDSA:
             raise SignatureFailed(f"it is signed by the algorithm {self.header.get(ALGORITHM)!r}, not EdDSA ({EDDSA})")
         if not isinstance(key_id, bytes) or key_id not in keys:

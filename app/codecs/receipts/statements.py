@@ -116,6 +116,8 @@ def verify_statement(given: bytes, keys: Mapping[bytes, Ed25519PublicKey], older
         signed = cose.decode(given)
         statement_key = signed.verify(keys)
         claims = _claims(signed)
+        if signed.header.get(CONTENT_TYPE) != STATEMENT_TYPE:
+            raise ReceiptInvalid(f"it has the content type {signed.header.get(CONTENT_TYPE)!r}, not {STATEMENT_TYPE!r}")
         (sealed,) = _only(signed.unprotected, RECEIPTS, "receipt")
         inner = cose.decode(sealed)
         if inner.payload is not None:

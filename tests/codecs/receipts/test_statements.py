@@ -136,6 +136,9 @@ def test_statements_of_others_are_refused() -> None:
         "detached": statements.transparent_statement(KEY, ISSUER, "x", ENTRIES[7], attached),
         "more or less than one receipt": cose.sign(KEY, cose.decode(signed(7, 300)).header, ENTRIES[7]).encoded(),
     }
+    header = dict(cose.decode(signed(7, 300)).header)
+    for why, changes in (("content type", {cose.CONTENT_TYPE: "text/plain"}), ("critical", {cose.CRITICAL: [395]})):
+        cases[why] = cose.sign(KEY, header | changes, ENTRIES[7], {statements.RECEIPTS: [receipt]}).encoded()
     for why, given in cases.items():
         with pytest.raises(ReceiptInvalid, match=why):
             statements.verify_statement(given, KEYS)
