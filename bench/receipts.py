@@ -36,6 +36,7 @@ from app.main import SystemClock
 from app.metrics import Metrics
 from app.service.context import ServiceContext
 from app.service.receipts.receipt_appender import ReceiptAppender
+from app.service.threads import collect_seldom
 from app.settings import Settings
 from app.testing.waiting import until
 from bench.intake import PATIENCE, SMALL, TOPIC, Load, Spent, gateway, make_load
@@ -57,7 +58,7 @@ def wait(count: int, process: GatewayProcess) -> None:
 
 def appending(data: Path, key: Path) -> float:
     """Return the processor time in which all receipts are made of what a gateway without them has received."""
-    settings = Settings(data=data, receipts={"key_file": str(key)})
+    settings = Settings.model_validate({"data": data, "receipts": {"key_file": str(key)}})
     assert settings.receipts is not None
     with closing(SqlCatalog(settings.catalog_url)) as catalog:
         context = ServiceContext(
@@ -68,6 +69,7 @@ def appending(data: Path, key: Path) -> float:
             clock=SystemClock(),
             metrics=Metrics(),
         )
+        collect_seldom()  # as a gateway does
         began = process_time()
         ReceiptAppender(context, settings.receipts, Event()).step()
         return process_time() - began
