@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import httpx
@@ -52,7 +51,7 @@ def finish(stock: Stock, data: bytes, **fields: Any) -> AttachmentRecord:
 def append(stock: Stock) -> None:
     settings = stock.settings.receipts
     assert settings is not None
-    ReceiptAppender(stock.gateway.context, settings, Event()).step()
+    ReceiptAppender(stock.gateway.context, settings).step()
 
 
 def test_a_receipt_comes_and_stays(stock: Stock, http: httpx.Client) -> None:

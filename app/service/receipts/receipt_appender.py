@@ -7,7 +7,6 @@ fails for one that is the keeper no more.
 """
 
 from collections.abc import Mapping
-from threading import Event
 from typing import Any, Final
 from uuid import uuid4
 
@@ -22,6 +21,11 @@ from app.service.receipts.receipt_keys import SigningKey
 from app.settings import ReceiptSettings
 
 AT_ONCE: Final = 2000
+PAUSES: Final = 19
+"""The pause after a batch, in times of what it took: the log takes at most a twentieth of the time, and is late rather
+than the intake slow."""
+SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 10.0
+"""Seconds."""
 EVENTS_BETWEEN: Final = 500
 """The events without a statement after which it is saved that the log has reached them."""
 
@@ -29,31 +33,37 @@ EVENTS_BETWEEN: Final = 500
 class ReceiptAppender:
     """Appends to the log of receipts: one thread calls `step`."""
 
-    def __init__(self, context: ServiceContext, settings: ReceiptSettings, stop: Event) -> None:
-        self._context, self._settings, self._stop = context, settings, stop
+    def __init__(self, context: ServiceContext, settings: ReceiptSettings) -> None:
+        self._context, self._settings = context, settings
         self._catalog, self._metrics = context.catalog, context.metrics
         self._key = SigningKey(settings)
         self._log: ReceiptLog | None = None
         self._signed_by: bytes | None = None
         self._error: str | None = None
+        self._due = 0.0
 
     def step(self) -> None:
-        """Append what the event log has that the log of receipts has not."""
+        """Append a batch, if the pause after the last one is over. Call it several times a second."""
+        began = self._context.clock.monotonic()
+        if began < self._due:
+            return
         try:
-            while self._append() and not self._stop.is_set():
-                pass
+            has_more = self.append()
         except Exception as error:
             self._log, self._error = None, str(error)  # what is known of the log is read again
             raise
         self._error = None
+        ended = self._context.clock.monotonic()
+        shortest = 0.0 if has_more else SHORTEST_PAUSE
+        self._due = ended + min(max(shortest, PAUSES * (ended - began)), LONGEST_PAUSE)
 
     def check(self) -> dict[str, Any]:
         """Return the check for the health report."""
         log = self._log
         return {"ok": self._error is None, "size": None if log is None else log.size, "error": self._error}
 
-    def _append(self) -> bool:
-        """Append a batch; return whether there may be more."""
+    def append(self) -> bool:
+        """Append a batch of what the event log has and the log of receipts has not; return whether there may be more."""
         known = self._log or self._begun()
         causes, reached = self._catalog.receipt_causes(known.event, AT_ONCE)
         key = self._key.current()

@@ -93,8 +93,8 @@ class KeepingTerm:
         ]
         self._receipts: ReceiptAppender | None = None
         if context.settings.receipts is not None:
-            self._receipts = ReceiptAppender(context, context.settings.receipts, stop)
-            self.workers.append(every(RECEIPT_SECONDS, "receipts", self._receipts.step))
+            self._receipts = ReceiptAppender(context, context.settings.receipts)
+            self.workers.append(every(RECEIPT_SECONDS / 4, "receipts", self._receipts.step))
             if context.settings.receipts.send_back:
                 back = ReceiptSender(context, context.settings.receipts, stop)
                 self.workers.append(every(RECEIPT_SECONDS, "receipts back", back.step))
