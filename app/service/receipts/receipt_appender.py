@@ -63,7 +63,7 @@ class ReceiptAppender:
         return {"ok": self._error is None, "size": None if log is None else log.size, "error": self._error}
 
     def append(self) -> bool:
-        """Append a batch of what the event log has and the log of receipts has not; return whether there may be more."""
+        """Append a batch of what the event log has and the log of receipts lacks; return whether there may be more."""
         known = self._log or self._begun()
         causes, reached = self._catalog.receipt_causes(known.event, AT_ONCE)
         key = self._key.current()
