@@ -45,14 +45,14 @@ from tests.support.publish import Version, publish
 from tests.support.receipt_keys import write_key
 from tests.support.subscribe import subscribe
 
-IDLE_SECONDS: Final = 2.5
+IDLE_SECONDS: Final = 5.0
 VERSION: Final[Version] = "3.1.1"
 
 
 def wait(count: int, process: GatewayProcess) -> None:
     """Wait until so many receipts are made, and for as long as the last ones may take where none are made."""
     sleep(IDLE_SECONDS)
-    until(lambda: process.samples().total("receipts_total") >= count, PATIENCE, pause=0.1)
+    until(lambda: process.samples().total("receipts_total") >= count, PATIENCE, pause=1.0)  # each question costs 10 ms
 
 
 def appending(data: Path, key: Path) -> float:
