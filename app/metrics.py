@@ -130,10 +130,14 @@ class Metrics(_Declared):
         )
         self.deliveries = self._counter("deliveries", "Deliveries that entered a state", "state")
 
-        self._declare_missing_parts()
-        self._declare_webhooks()
-        self._declare_uploads()
-        self._declare_processes()
+        for declare in (
+            self._declare_missing_parts,
+            self._declare_webhooks,
+            self._declare_receipts,
+            self._declare_uploads,
+            self._declare_processes,
+        ):
+            declare()
 
         self.journal_append_seconds = self._histogram(
             "journal_append_seconds", "Time from the start of a journal append until it is on disk", _APPEND_SECONDS
@@ -258,6 +262,13 @@ class Metrics(_Declared):
             "credential_refused",
             "1 while a broker or the database refuses the credentials of a setting",
             "setting",
+        )
+
+    def _declare_receipts(self) -> None:
+        self.receipts = self._counter("receipts", "Statements that were appended to the log of receipts")
+        self.receipt_log_size = self._gauge("receipt_log_size", "Statements in the log of receipts, at the keeper")
+        self.receipts_behind_events = self._gauge(
+            "receipts_behind_events", "Events after the last one that the log of receipts includes, at the keeper"
         )
 
     def _declare_webhooks(self) -> None:

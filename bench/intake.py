@@ -165,11 +165,21 @@ def sqlite(broker: Mosquitto, version: Version, load: Load, folder: Path) -> Spe
     return spent
 
 
-def gateway(broker: Mosquitto, version: Version, load: Load, folder: Path) -> Spent:
-    """Return the time until all messages are durable and acknowledged, and until all attachments are readable."""
+def gateway(
+    broker: Mosquitto,
+    version: Version,
+    load: Load,
+    folder: Path,
+    settings: str = "",
+    then: Callable[[GatewayProcess], object] = lambda _process: None,
+) -> Spent:
+    """Return the time until all messages are durable and acknowledged, and until all attachments are readable.
+
+    `settings` are further ones. The processor time is that until `then` has returned, too.
+    """
     broker.pause()
     source = mqtt_source("gateway", broker.port, TOPIC, version, f"session_expiry = {SESSION_SECONDS}\n")
-    with GatewayProcess(folder, f"{source}connect_timeout = 60\n") as process:
+    with GatewayProcess(folder, f"{source}connect_timeout = 60\n{settings}") as process:
         started, processor = perf_counter(), processor_seconds(process)
         broker.resume()
         acknowledged = finished = 0.0
@@ -182,6 +192,7 @@ def gateway(broker: Mosquitto, version: Version, load: Load, folder: Path) -> Sp
             acknowledged = acknowledged or now * (received >= 1)
             finished = finished or now * (done >= 1)
             sleep(until_next_poll(now, min(received, done)))
+        then(process)
         processor = processor_seconds(process) - processor
         check(process, load)
     if left := left_in_session(broker.port, "gateway", TOPIC, version):

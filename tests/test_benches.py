@@ -30,6 +30,7 @@ LARGE = {
     "pipeline": "--scale 0.01 --rounds 1",
     "pipeline_object_store": "--files 20 --delay 1 --rounds 1",
     "receivers": "--files 200 --warm-up 40 --rounds 1",
+    "receipts": "--files 60 --total 8 --rounds 1",
     "scaling": "",
     "serving": "--rows 2000 --seconds 0.3 --times 3",
     "steps": "--messages 2048",

@@ -16,6 +16,7 @@ from adapters.sql_catalog.parts.missing_parts import MissingPartsPart
 from adapters.sql_catalog.parts.ownership import OwnershipPart
 from adapters.sql_catalog.parts.pipeline import PipelinePart, pack
 from adapters.sql_catalog.parts.quarantine import QuarantinePart
+from adapters.sql_catalog.parts.receipts import ReceiptsPart
 from adapters.sql_catalog.parts.receiving import ReceivingPart
 from adapters.sql_catalog.parts.retention import RetentionPart
 from adapters.sql_catalog.parts.shared_journal import SharedJournalPart
@@ -35,6 +36,7 @@ class SqlCatalog(
     EventsPart,
     KeysPart,
     LeasesPart,
+    ReceiptsPart,
     RetentionPart,
     SharedJournalPart,
     CombinedArchivesPart,

@@ -11,7 +11,7 @@ Each process has all parts, and runs those of its roles (`settings.roles`):
 | `serve` | `send NAME`, `claims NAME`; and REST, which `app.main` runs |
 | `keep` | `keeper`, `keeper watch` |
 | `keep`, with the lease | `record`, `settle`, `sweep`, `uploads`, `abandoned uploads`, `tables` |
-| `keep`, with the lease | `scrub`, `webhooks HOST` |
+| `keep`, with the lease | `scrub`, `receipts`, `receipts back`, `webhooks HOST` |
 | `keep`, with the lease, where several receive | `assemble`, `finish`, `heal`, `receivers` |
 | `serve`, `keep` | `archives`, where another process receives |
 | any | `history`, `catalog`, `events`; and `news` where other processes write events, too |
@@ -33,6 +33,7 @@ from app.service.monitoring.catalog_watch import ASK_SECONDS, CatalogCounts, Cat
 from app.service.monitoring.health_report import Health
 from app.service.monitoring.history import History
 from app.service.monitoring.peers import Peers, checked
+from app.service.receipts.receipt_desk import ReceiptDesk
 from app.service.retention.deletion import Deletion
 from app.service.roles.keeping import Keeper, KeepingTerm, KeptParts
 from app.service.roles.receiving import OwnReceiving, Receiving, ReceivingElsewhere
@@ -111,6 +112,7 @@ class Gateway:
         self.room = UploadSpace(self.receiving.free_bytes, settings.limits.free_bytes)
         self.deliveries = Deliveries(context, senders, self.room.check)
         self.webhooks = WebhookDesk(context)
+        self.receipts = ReceiptDesk(context.catalog, settings.receipts)
         self.tables = TableAdapters(settings)
         self.counting = CatalogCounts(context.catalog, context.clock)
         self._peers = Peers(context, self.receivers, self.deliveries.outboxes)

@@ -9,8 +9,11 @@ from typing import Any, Final, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from app.framing.registry import framing
+from app.model.attachment import AttachmentKind
 from app.settings.http import Audit, Http, Oidc
 from app.settings.limits import ExpirySettings, Limits, RetentionSettings, Scrub
+from app.settings.receipts import ReceiptSettings
 from app.settings.section import Section, all_errors
 from app.settings.setting_types import Duration, LineEnd, Name
 from app.settings.storage import (
@@ -103,6 +106,7 @@ class Settings(BaseSettings):
     text: TextSettings = TextSettings()
     log: Log = Log()
     traces: TraceSettings = TraceSettings()
+    receipts: ReceiptSettings | None = None
     sources: dict[Name, Source] = {}
     destinations: dict[Name, Destination] = {}
     webhooks: dict[Name, Webhook] = {}
@@ -191,6 +195,16 @@ class Settings(BaseSettings):
                     f"sources.{name} has the framing {source.framing}, and {source.same_as}, which it is the same as, "
                     f"has {other.framing}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _receipts_have_a_way_back(self) -> Self:
+        for source, destination in ({} if self.receipts is None else self.receipts.send_back).items():
+            if destination not in self.destinations:
+                raise ValueError(f"receipts.send_back.{source} must name a destination, not {destination!r}")
+            name = self.destinations[destination].framing
+            if AttachmentKind.BINARY_FILE not in framing(name).kinds:
+                raise ValueError(f"receipts.send_back.{source}: {name}, the framing of {destination}, carries no files")
         return self
 
     def named(self, source: str) -> str:

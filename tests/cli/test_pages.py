@@ -124,6 +124,11 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
     ("docs/(kubernetes|scaling).md", r"kubectl (.|\n)*", "needs Kubernetes"),
     ("docs/framings.md", "(pip install|pytest) .*", "tests/test_example_package.py installs the package and tests it"),
     ("docs/webhooks.md", "attachment-gateway webhooks (dead|replay) .*", "needs a webhook; tests/web/test_webhooks.py"),
+    (
+        "docs/receipts.md",
+        r"(openssl|(ID=\$\()?attachment-gateway) .*",
+        "needs a gateway with a key; tests/end_to_end/test_receipts.py runs these",
+    ),
     ("docs/events.md", "curl -N .*", "never ends; tests/web/test_events.py reads the events after a number"),
     (
         "docs/formats.md",

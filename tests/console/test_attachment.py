@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from random import Random
 
 import pyarrow as pa
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from app.codecs.receipts.cose import public_key
+from app.codecs.receipts.statements import key_ring, verify_statement
 from app.codecs.sas import file_messages
 from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.identity import attachment_id
@@ -17,6 +20,7 @@ from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import publish
+from tests.support.receipt_keys import write_key
 from tests.support.sas_client import Attached, Program, binary_file, data_set, message, text_file
 from tests.support.tables import field, visits
 
@@ -60,6 +64,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("attachment")
     with Mosquitto(folder) as broker:
         settings = mqtt_source("orders", broker.port, "orders") + mqtt_destination("loop", broker.port, "orders")
+        write_key(folder / "key.pem", folder / "pub.pem", 1)
+        settings += f'[receipts]\nkey_file = "{folder / "key.pem"}"\n'
         with ForkedGateway(folder, settings) as gateway:
             gateway.await_source("orders")
             yield World(gateway, broker)
@@ -112,6 +118,12 @@ def test_a_withheld_part_is_a_gap_that_closes_when_it_comes(world: World, open_c
     with page.expect_download() as download:
         page.get_by_role("button", name="As it was sent").click()
     assert download.value.path().read_bytes() == LINES
+    world.gateway.until(lambda: world.gateway.client.get(f"/v1/attachments/{found}/receipt").is_success)
+    with page.expect_download() as receipt:
+        page.get_by_role("button", name="Receipt").click()
+    ring = key_ring([public_key((world.gateway.folder / "pub.pem").read_bytes())])
+    verified = verify_statement(receipt.value.path().read_bytes(), ring)
+    assert sha256(LINES).hexdigest().encode() in verified.statement
     page.get_by_role("link", name=HOSTILE).click()
     expect(page.locator("h1")).to_have_text(HOSTILE)
     expect(page.locator("img")).to_have_count(0)

@@ -15,7 +15,7 @@ import pytest
 
 from adapters.arrow_journal import journal_identity, segment_header
 from adapters.disk import ReadFile
-from app import plugins
+from adapters.sql_catalog import SqlCatalog
 from app.model import data_formats
 from app.model.data_formats import FORMATS, IN_BACKUPS, JOURNAL, DataFormat
 from tests.cli.conftest import Run
@@ -47,7 +47,7 @@ def identity(folder: Path) -> None:
 
 def schema(folder: Path) -> None:
     with closing(sqlite3.connect(folder / "gateway/var/catalog.sqlite")) as connection, connection:
-        connection.execute("UPDATE alembic_version SET version_num = printf('%04d', version_num + 1)")
+        connection.execute("UPDATE alembic_version SET version_num = ?", [f"{data_formats.CATALOG.number + 1:04}"])
 
 
 def records(folder: Path) -> None:
@@ -65,12 +65,12 @@ def table(folder: Path) -> None:
         path.write_text(text.replace(now, f'"attachment_gateway.format":"{data_formats.TABLES.number + 1}"'))
 
 
-def manifest(name: str) -> Raise:
+def manifest(raised: DataFormat) -> Raise:
     def raise_(folder: Path) -> None:
         (path,) = (folder / "gateway/backup/backups").iterdir()
         first, rest = gzip.decompress(path.read_bytes()).split(b"\n", 1)
         header = json.loads(first)
-        header["formats"][name] = next(each.number for each in IN_BACKUPS if each.name == name) + 1
+        header["formats"][raised.name] = raised.number + 1
         path.write_bytes(gzip.compress(json.dumps(header).encode() + b"\n" + rest))
 
     return raise_
@@ -96,7 +96,7 @@ CASES = {
     "catalog": Newer(data_formats.CATALOG, schema),
     "records": Newer(data_formats.RECORDS, records),
     "table": Newer(data_formats.TABLES, table, _TABLES, is_served=False),
-    **{f"{each.name} in a backup": Newer(each, manifest(each.name), _RESTORED, is_served=False) for each in IN_BACKUPS},
+    **{f"{each.name} in a backup": Newer(each, manifest(each), _RESTORED, is_served=False) for each in IN_BACKUPS},
 }
 
 
@@ -123,9 +123,8 @@ def test_it_is_refused_and_stays_as_it_is(name: str, tmp_path: Path, run: Run) -
     newer = CASES[name]
     unpacked(VERSIONS[-1], tmp_path)
     gateway = ForkedGateway(tmp_path / "gateway", "")
-    catalog = tmp_path / "gateway/var/catalog.sqlite"
-    plugins.catalog()(f"sqlite:///{catalog}").close()  # all is as this version has it, but for what is raised
-    with closing(sqlite3.connect(catalog)) as connection:
+    SqlCatalog(f"sqlite:///{tmp_path / 'gateway/var/catalog.sqlite'}").close()  # a newer version has migrated it, too
+    with closing(sqlite3.connect(tmp_path / "gateway/var/catalog.sqlite")) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # as any connection does when it is closed as the last
     newer.raised(tmp_path)
     before = state(tmp_path)

@@ -9,16 +9,20 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from app.codecs.receipts.merkle import appended, leaf_hash, pair_hash
+from app.codecs.receipts.statements import signed_head
 from app.codecs.sas import correlid
 from app.codecs.sas.constants import SUBORDINATE_MSG_TYPE
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.message import PhysicalMessage
 from app.model.principals import Scope
+from app.model.receipts import KeptHead, NewReceipt
 from app.model.records import Checkpoint, DeliveryRecord, NewEvent
 from app.service.access.api_keys import UNLIMITED, KeyLimits, make_key
 from app.web.access.operations import OPERATIONS
 from app.web.app import create_app
 from app.web.responses import event_feed, long_polling
+from tests.support.receipt_keys import KEY, PEM
 from tests.support.tables import parquet, pupils
 from tests.support.webhook_receiver import SECRET
 from tests.web.stock import Stock, serving
@@ -80,6 +84,19 @@ class World:
         self.identifiers["upload_id"] = self.upload()
         self.identifiers["message_id"] = stock.message([hidden], source=HIDDEN).id
         stock.table("WORK.HIDDEN", "orders", HIDDEN)
+        self.receipts()
+
+    def receipts(self) -> None:
+        """Make receipts of the hidden attachment and the hidden delivery."""
+        log, places = self.stock.catalog.begin_receipt_log("urn:log"), {"attachment_id": "source"}
+        new = [
+            NewReceipt(self.identifiers[name], json.dumps({places.get(name, "destination"): place}).encode())
+            for name, place in (("attachment_id", HIDDEN), ("delivery_id", "archive"))
+        ]
+        leaves = [leaf_hash(each.statement) for each in new]
+        tiles, root = appended(0, leaves, {}), pair_hash(*leaves)
+        signed = signed_head(KEY, "gateway", log.name, 2, root, 0)
+        self.stock.catalog.append_receipts(log, new, tiles, 0, KeptHead(2, signed.protected, root, signed.signature))
 
     def key(self, name: str, *scopes: Scope, limits: KeyLimits = UNLIMITED) -> str:
         key, text = make_key(name, frozenset(scopes), self.stock.clock.now(), limits)
@@ -137,7 +154,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    stock = Stock(tmp_path_factory.mktemp("access"), webhooks={"audit": WEBHOOK})
+    stock = Stock(tmp_path_factory.mktemp("access"), webhooks={"audit": WEBHOOK}, receipts={"key": PEM})
     app = create_app(stock.gateway)
     with serving(app) as address, httpx.Client(base_url=address, timeout=30) as client:
         yield World(stock, app, client)
@@ -189,7 +206,7 @@ def test_every_operation_needs_its_scope_and_says_so(world: World) -> None:
 ABOUT_NO_SOURCE = {
     *("live", "ready", "ready_to_read", "ready_to_receive", "get_root", "list_problems", "get_problem"),
     *("trace", "stream_events", "create_link", "get_caller", "get_sign_in", "sign_in"),
-    *("describe_uploads", "create_upload"),
+    *("describe_uploads", "create_upload", "get_receipt_log", "get_receipt_log_head"),
 }
 """`stream_events` has a test of its own; `test_links.py` has what a limited key can link."""
 

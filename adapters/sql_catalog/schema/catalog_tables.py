@@ -516,3 +516,43 @@ dead_letters = Table(
     Column("trace_parent", AnyText, comment="W3C traceparent of the subject"),
     comment="events that were given up for a webhook",
 )
+
+receipt_log = Table(
+    "receipt_log",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("name", AnyText, nullable=False),
+    Column("size", BigInteger, nullable=False, comment="the number of its statements"),
+    Column("event", BigInteger, nullable=False, comment="the number of the last event that it includes"),
+    Column("sent_back", BigInteger, comment="the place before which receipts were sent back to senders"),
+    comment="one row, once receipts are made",
+)
+
+receipt_statements = Table(
+    "receipt_statements",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False, comment="its place in the log, from 0"),
+    Column("subject", AnyText, nullable=False, index=True),
+    Column("statement", Octets, nullable=False, comment="a JSON object"),
+    comment="the entries of the log of receipts, which are never changed nor removed",
+)
+
+receipt_tiles = Table(
+    "receipt_tiles",
+    metadata,
+    Column("level", Integer, primary_key=True, autoincrement=False),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("hashes", Octets, nullable=False, comment="up to 256 nodes, 32 bytes each"),
+    comment="the Merkle tree of the log of receipts",
+)
+
+receipt_heads = Table(
+    "receipt_heads",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("size", BigInteger, nullable=False, comment="of the tree"),
+    Column("protected", Octets, nullable=False, comment="the signed header, in CBOR"),
+    Column("root", Octets, nullable=False),
+    Column("signature", Octets, nullable=False),
+    comment="the signed heads of the log of receipts",
+)

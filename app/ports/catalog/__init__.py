@@ -15,6 +15,7 @@ from app.ports.catalog.listing import ListingCatalog
 from app.ports.catalog.missing_parts import MissingPartsCatalog
 from app.ports.catalog.pipeline import Packed, PipelineCatalog
 from app.ports.catalog.quarantine import QuarantineCatalog
+from app.ports.catalog.receipts import ReceiptCatalog
 from app.ports.catalog.receiving import ReceivingCatalog
 from app.ports.catalog.retention import RetentionCatalog
 from app.ports.catalog.shared_journal import SharedJournalCatalog
@@ -34,6 +35,7 @@ class Catalog(
     KeyCatalog,
     LeaseCatalog,
     PipelineCatalog,
+    ReceiptCatalog,
     RetentionCatalog,
     SharedJournalCatalog,
     CombiningCatalog,

@@ -206,21 +206,28 @@ class Remover:
         return entries[: max(too_many, len(_until(too_much, entries)))]
 
     def drop_events(self) -> bool:
-        """Remove events that are old or too many, and that every webhook has got."""
+        """Remove events that are old or too many, and that every webhook and the log of receipts have got."""
         before = self._clock.before(self._retention.events)
         dropped = self._context.catalog.prune_events(
-            before or 0, self._retention.events_count, EVENTS_AT_ONCE, self._sent_to_webhooks()
+            before or 0, self._retention.events_count, EVENTS_AT_ONCE, self._followed()
         )
         if dropped:
             self._context.metrics.dropped.labels("events").inc(dropped)
         return dropped >= EVENTS_AT_ONCE
 
-    def _sent_to_webhooks(self) -> int | None:
-        """Return the number up to which every active webhook has got all events; None without webhooks."""
-        if not (configured := self._context.settings.webhooks):
-            return None
-        known = self._context.catalog.webhooks().values()
-        waiting = [each.position for each in known if each.name in configured and each.state is WebhookState.ACTIVE]
+    def _followed(self) -> int | None:
+        """Return the number up to which every active webhook, and the log of receipts, have got all events; None if
+        there are neither."""
+        settings, catalog = self._context.settings, self._context.catalog
+        waiting: list[int] = []
+        if configured := settings.webhooks:
+            known = catalog.webhooks().values()
+            waiting += [
+                each.position for each in known if each.name in configured and each.state is WebhookState.ACTIVE
+            ]
+        if settings.receipts is not None:
+            log_of_receipts = catalog.receipt_log()
+            waiting.append(0 if log_of_receipts is None else log_of_receipts.event)
         return min(waiting, default=None)
 
     def drop_dead_letters(self) -> bool:

@@ -15,6 +15,8 @@ from app.service.context import Between, ServiceContext
 from app.service.events.event_log import log_events
 from app.service.events.event_reader import EventReader
 from app.service.monitoring.receivers_away import LOOK_SECONDS, ReceiversAway
+from app.service.receipts.receipt_appender import ReceiptAppender
+from app.service.receipts.receipt_sender import ReceiptSender
 from app.service.repair.healing import Healer, Reading
 from app.service.repair.recorder import Recorder
 from app.service.repair.scrubber import Scrubber
@@ -33,6 +35,7 @@ LEASE_SECONDS: Final = 6.0
 SWEEP_SECONDS = 1.0
 SETTLE_SECONDS = 1.0
 ABANDONED_SECONDS = 3600.0
+RECEIPT_SECONDS = 1.0
 UPKEEP_SECONDS = 60.0
 """The pause between two looks whether upkeep of tables is due."""
 
@@ -88,6 +91,13 @@ class KeepingTerm:
             *self.webhooks.workers.values(),
             *assembling,
         ]
+        self._receipts: ReceiptAppender | None = None
+        if context.settings.receipts is not None:
+            self._receipts = ReceiptAppender(context, context.settings.receipts)
+            self.workers.append(every(RECEIPT_SECONDS / 4, "receipts", self._receipts.step))
+            if context.settings.receipts.send_back:
+                back = ReceiptSender(context, context.settings.receipts, stop)
+                self.workers.append(every(RECEIPT_SECONDS, "receipts back", back.step))
         if context.settings.scrub.enabled:
             self.workers.append(Worker("scrub", self._scrubber.run))
         self._logged = parts.events.follow(self._take, noted)
@@ -127,6 +137,7 @@ class KeepingTerm:
             "settling": self._settler.check(),
             "tables": self._upkeep.check(),
             **({} if self._assembly is None else {"assembly": self._assembly.check()}),
+            **({} if self._receipts is None else {"receipts": self._receipts.check()}),
             **({} if self._away is None else {"receivers": self._away.check()}),
             **self.webhooks.checks(),
         }

@@ -37,6 +37,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "delete_attachment": _DELETE,
     "head_attachment_content": _READ,
     "get_attachment_content": _CONTENT,
+    "get_attachment_receipt": _READ,
     "get_attachment_parts": _READ,
     "get_attachment_timeline": _READ,
     "list_physical_messages": _READ,
@@ -61,9 +62,12 @@ OPERATIONS: Mapping[str, Operation] = {
     "delete_upload": Operation(Scope.SEND, "delete"),
     "list_deliveries": _READ,
     "get_delivery": _READ,
+    "get_delivery_receipt": _READ,
     "delete_delivery": _DELETE,
     "cancel_delivery": Operation(Scope.OPERATE, "cancel"),
     "retry_delivery": Operation(Scope.OPERATE, "retry"),
+    "get_receipt_log": _READ,
+    "get_receipt_log_head": _READ,
     "list_quarantine": _READ,
     "list_quarantine_groups": _READ,
     "get_quarantine_entry": _CONTENT,
@@ -121,5 +125,5 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 """By operation identifier."""
 
-LINKED = frozenset({"get_attachment_content", "head_attachment_content", "stream_events"})
+LINKED = frozenset({"get_attachment_content", "head_attachment_content", "get_attachment_receipt", "stream_events"})
 """The operations that a signed link may be for."""

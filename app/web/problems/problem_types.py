@@ -68,6 +68,12 @@ _TABLE = (
         "Unknown table",
         "`/v1/tables` lists all tables.",
     ),
+    ProblemType(
+        "no-receipt",
+        404,
+        "There is no receipt",
+        "The gateway makes no receipts, or it is not finished or sent; with `Retry-After`, its receipt is being made.",
+    ),
     ProblemType("method-not-allowed", 405, "Method not allowed", "`Allow` lists the methods of this resource."),
     ProblemType("not-acceptable", 406, "Format not available", "`available` lists the formats of this content."),
     ProblemType(

@@ -130,11 +130,11 @@ def _text(microseconds: int | None) -> str | None:
 
 LONGEST_SECONDS = 7 * 86400
 
-_LINKED = re.compile(rf"{API}/(attachments/[0-9a-f]{{4,32}}/content|events)")
+_LINKED = re.compile(rf"{API}/(attachments/[0-9a-f]{{4,32}}/(content|receipt)|events)")
 
 
 class LinkDraft(BaseModel):
-    """The address of content or of the event stream, and for how many seconds it works without credentials."""
+    """The address of content, a receipt or the event stream, and for how many seconds it works without credentials."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -160,7 +160,7 @@ class LinkView(BaseModel):
     responses=responses("too-large", "invalid"),
 )
 async def create_link(request: Request, gateway: GatewayDep, caller: CallerDep) -> LinkView:
-    """Make a link that works without credentials for a time, for reading one content or the events.
+    """Make a link that works without credentials for a time, for reading one content, one receipt, or the events.
 
     It shows what the caller's key may read, and ends with that key. Whoever has the link may use it.
     """
@@ -168,7 +168,7 @@ async def create_link(request: Request, gateway: GatewayDep, caller: CallerDep) 
     base = request.scope.get("root_path", "")
     parts = urlsplit(draft.path.removeprefix(base))
     if parts.scheme or parts.netloc or parts.fragment or not _LINKED.fullmatch(parts.path):
-        why = "give the path of an attachment's content, or of the events"
+        why = "give the path of an attachment's content, or of its receipt, or of the events"
         raise Problem("invalid", f"path: {why}", errors=[{"pointer": "#/path", "detail": why}])
     query = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name != LINK]
     until = gateway.clock.now() + draft.seconds * 1_000_000

@@ -10,6 +10,7 @@ from tests.contracts.catalog.listing import Listing
 from tests.contracts.catalog.missing_parts import MissingParts
 from tests.contracts.catalog.numbering import Numbering
 from tests.contracts.catalog.packed import PackedRows
+from tests.contracts.catalog.receipts import Receipts
 from tests.contracts.catalog.retention import Retention
 from tests.contracts.catalog.round_trips import RoundTrips
 from tests.contracts.catalog.sharing import Sharing
@@ -22,6 +23,7 @@ class CatalogContract(
     PackedRows,
     Numbering,
     Finishing,
+    Receipts,
     Retention,
     KeysAndWebhooks,
     Leases,

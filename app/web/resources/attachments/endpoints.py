@@ -97,7 +97,10 @@ def get_attachment(attachment_id: Identifier, gateway: GatewayDep, caller: Calle
     """Return all facts about an attachment; while it is being received, also its missing parts."""
     record = known_attachment(gateway, attachment_id, caller)
     request = gateway.catalog.missing_request(record.id)
-    return AttachmentView.of(record, caller.base, missing_parts(gateway, record), request)
+    view = AttachmentView.of(record, caller.base, missing_parts(gateway, record), request)
+    if gateway.receipts.are_made and record.state is AttachmentState.FINISHED:
+        view.links["receipt"] = f"{view.links['self']}/receipt"
+    return view
 
 
 @router.delete(

@@ -42,10 +42,14 @@ function Downloads({ attachment }) {
   if (attachment.kind === "text-file") formats.push(["In UTF-8", { charset: "utf-8" }]);
   const offered = isFinished ? formats : attachment.state === "receiving" && attachment.kind ? [["What has arrived", { partial: true }]] : [];
   if (!offered.length) return null;
+  const receipt = `v1/attachments/${attachment.id}/receipt`;
   return html`<h2>Download</h2><div class="bar">
     ${offered.map(([name, query]) => html`<span class="action" key=${name}>
       <button type="button" onClick=${() => save(path, query).then(() => setError(null), setError)}>${name}</button>
       <${Copy} text=${() => `${rest.curl("GET", path, { query })} -OJ`} label="curl" /></span>`)}
+    ${attachment.links.receipt && html`<span class="action">
+      <button type="button" onClick=${() => save(receipt).then(() => setError(null), setError)}>Receipt</button>
+      <${Copy} text=${() => `${rest.curl("GET", receipt)} -OJ`} label="curl" /></span>`}
   </div><${ErrorBox} error=${error} />`;
 }
 

@@ -1,0 +1,52 @@
+"""The log of receipts: statements, the hashes of their Merkle tree in tiles, and signed tree heads."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from app.model.receipts import KeptHead, KeptStatement, NewReceipt, ReceiptCause, ReceiptLog
+
+
+class ReceiptCatalog(Protocol):
+    """A log that only grows: nothing of it is ever changed or removed, but its last tiles, which fill up."""
+
+    def receipt_log(self) -> ReceiptLog | None:
+        """Return the log; None if none was begun."""
+
+    def begin_receipt_log(self, name: str) -> ReceiptLog:
+        """Begin the log before the oldest event, unless there is one; return the one that is there."""
+
+    def receipt_causes(self, after: int, limit: int) -> tuple[list[ReceiptCause], int]:
+        """Return the events after a number about which statements are made, in order and at most `limit`, and the
+        number of the event up to which these are all."""
+
+    def append_receipts(
+        self,
+        log: ReceiptLog,
+        receipts: Sequence[NewReceipt],
+        tiles: Mapping[tuple[int, int], bytes],
+        event: int,
+        head: KeptHead | None,
+    ) -> ReceiptLog:
+        """Append statements to the log, replace or add tiles, and add a head, all or nothing and durable; return the
+        log as it is then. It includes the events up to `event`.
+
+        Raises CatalogError if the log is not as it was when it was read: another process has appended to it.
+        """
+
+    def receipt_statement(self, subject: str) -> tuple[int, bytes] | None:
+        """Return the newest statement about a subject, with its place in the log; None if there is none."""
+
+    def receipt_statements(self, place: int, limit: int) -> list[KeptStatement]:
+        """Return the statements from a place of the log on, in order."""
+
+    def receipts_sent_back(self) -> int | None:
+        """Return the place of the log before which receipts were sent back; None if none ever were."""
+
+    def save_receipts_sent_back(self, place: int) -> None:
+        """Save the place of the log before which receipts were sent back."""
+
+    def receipt_tile(self, level: int, number: int) -> bytes:
+        """Return the hashes of a tile; none if there is no such tile."""
+
+    def receipt_head(self) -> KeptHead | None:
+        """Return the newest tree head."""
