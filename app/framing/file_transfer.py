@@ -317,6 +317,10 @@ class FileTransfer(Framing):
     def attachment_key(self, message: PhysicalMessage) -> bytes:
         return attachment_key(message)
 
+    @property
+    def has_answers(self) -> bool:
+        return True
+
     def is_answered(self, message: PhysicalMessage) -> bool:
         return message.properties.get(TOPIC_PREFIX, "").endswith(ASYNCHRONOUS)
 

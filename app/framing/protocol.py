@@ -245,6 +245,11 @@ class Framing(Protocol):
 
     # --- answering messages -------------------------------------------------------------------------------------------
 
+    @property
+    def has_answers(self) -> bool:
+        """Whether senders may want answers: `is_answered` is asked only then."""
+        return False
+
     def is_answered(self, message: PhysicalMessage) -> bool:  # noqa: ARG002
         """Tell whether the sender of a message wants an answer, once the message is durable."""
         return False

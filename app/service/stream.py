@@ -130,7 +130,7 @@ class Embedded:
         self,
         context: ReceiverContext,
         sent_again: Callable[[CompleteAttachment], object],
-        answers: Callable[[Sequence[HeardMessage]], None],
+        answers: Callable[[Sequence[HeardMessage]], None] | None,
     ) -> None:
         self._queue = AssemblyQueue()
         self.put, self.between = self._queue.put, self._queue.between

@@ -12,6 +12,7 @@ from shutil import disk_usage
 from threading import Event
 from typing import Any, Protocol
 
+from app.framing.registry import framing
 from app.model.errors import CatalogTaken, GatewayError
 from app.ports import ContentStore, Receiver, Segment
 from app.service.assembling.answering import Answers
@@ -102,8 +103,14 @@ class OwnReceiving:
         self._damages, self._stop, self._taken = damages, stop, taken
         self._healer = Healer(context, damages, read, stop)
         is_elsewhere = context.settings.assembler == "spark"
-        answers = Answers(context, receivers)
-        assembly: AssemblyHost = Landing(context) if is_elsewhere else Embedded(context, self._healer.put, answers.put)
+        answering = {name for name, each in context.settings.sources.items() if framing(each.framing).has_answers}
+        answered = {name: each for name, each in receivers.items() if name in answering}
+        answers = Answers(context, answered) if answered else None
+        assembly: AssemblyHost = (
+            Landing(context)
+            if is_elsewhere
+            else Embedded(context, self._healer.put, None if answers is None else answers.put)
+        )
         self.stream = Stream(context, receivers, assembly, stop)
         self.times = self.stream.times
         self._archiver = None if archive is None else Archiver(context, archive)
@@ -117,8 +124,9 @@ class OwnReceiving:
             every(UPKEEP_SECONDS, "seal", partial(seal_old_segment, context)),
             every(UPKEEP_SECONDS, "retire", self._upkeep.retire_segments),
             every(1.0, "heal", self._healer.step),
-            every(ANSWER_SECONDS, "answer", answers.step),
         ]
+        if answers is not None:
+            self._own_workers.append(every(ANSWER_SECONDS, "answer", answers.step))
         self._askers = Askers(context, receivers, self.times)
         if self._askers.has_sources:
             self._own_workers.append(every(ASK_SECONDS, "ask", self._ask))
