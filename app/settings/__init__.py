@@ -18,7 +18,7 @@ from app.settings.configuration import (
 from app.settings.http import Audit, Http, Oidc
 from app.settings.limits import ExpirySettings, Limits, RetentionSettings, Scrub
 from app.settings.loading import SettingsError, SettingsProblem, load
-from app.settings.receipts import ReceiptSettings
+from app.settings.receipt_settings import ReceiptSettings
 from app.settings.section import Section
 from app.settings.setting_types import DialectName, Digest, Duration, FramingName, LineEnd, Name, microseconds
 from app.settings.storage import (

@@ -13,7 +13,7 @@ from app.framing.registry import framing
 from app.model.attachment import AttachmentKind
 from app.settings.http import Audit, Http, Oidc
 from app.settings.limits import ExpirySettings, Limits, RetentionSettings, Scrub
-from app.settings.receipts import ReceiptSettings
+from app.settings.receipt_settings import ReceiptSettings
 from app.settings.section import Section, all_errors
 from app.settings.setting_types import Duration, LineEnd, Name
 from app.settings.storage import (

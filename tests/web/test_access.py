@@ -16,7 +16,7 @@ from app.codecs.sas.constants import SUBORDINATE_MSG_TYPE
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.message import PhysicalMessage
 from app.model.principals import Scope
-from app.model.receipts import KeptHead, NewReceipt
+from app.model.receipt_records import KeptHead, NewReceipt
 from app.model.records import Checkpoint, DeliveryRecord, NewEvent
 from app.service.access.api_keys import UNLIMITED, KeyLimits, make_key
 from app.web.access.operations import OPERATIONS

@@ -15,7 +15,7 @@ from adapters.sql_catalog.schema.catalog_tables import receipt_heads, receipt_lo
 from adapters.sql_catalog.schema.record_rows import delivery_record
 from app.model.attachment import AttachmentKind
 from app.model.errors import CatalogError
-from app.model.receipts import (
+from app.model.receipt_records import (
     ATTACHMENT_FINISHED,
     DELIVERY_SENT,
     FinishedFacts,

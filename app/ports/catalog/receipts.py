@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from app.model.receipts import KeptHead, KeptStatement, NewReceipt, ReceiptCause, ReceiptLog
+from app.model.receipt_records import KeptHead, KeptStatement, NewReceipt, ReceiptCause, ReceiptLog
 
 
 class ReceiptCatalog(Protocol):

@@ -9,7 +9,7 @@ import orjson
 
 from app.model.attachment import AttachmentKind
 from app.model.message import Position
-from app.model.receipts import FinishedFacts, ReceiptCause
+from app.model.receipt_records import FinishedFacts, ReceiptCause
 from app.model.records import DeliveryRecord
 from app.model.times import to_time
 

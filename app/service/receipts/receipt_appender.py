@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from app.codecs.receipts import cose, merkle
 from app.codecs.receipts.statements import signed_head
-from app.model.receipts import KeptHead, NewReceipt, ReceiptLog
+from app.model.receipt_records import KeptHead, NewReceipt, ReceiptLog
 from app.service.context import ServiceContext
 from app.service.receipts.custody_statements import statement
 from app.service.receipts.receipt_keys import SigningKey

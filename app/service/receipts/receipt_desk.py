@@ -7,7 +7,7 @@ from app.codecs.receipts.cose import Sign1
 from app.codecs.receipts.merkle import Node
 from app.codecs.receipts.statements import Proof, TreeHead, receipt, transparent_statement, with_consistency
 from app.codecs.receipts.statements import head_of as described
-from app.model.receipts import KeptHead
+from app.model.receipt_records import KeptHead
 from app.ports import Catalog
 from app.service.receipts.receipt_keys import SigningKey
 from app.settings import ReceiptSettings

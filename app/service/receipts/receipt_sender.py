@@ -10,7 +10,7 @@ from threading import Event
 from typing import Any, Final
 
 from app.model.attachment import AttachmentKind
-from app.model.receipts import ATTACHMENT_FINISHED, KeptStatement
+from app.model.receipt_records import ATTACHMENT_FINISHED, KeptStatement
 from app.service.context import ServiceContext
 from app.service.events.event_entries import delivery_event
 from app.service.receipts.receipt_desk import FoundStatement, ReceiptDesk

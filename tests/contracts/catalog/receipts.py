@@ -8,7 +8,7 @@ import pytest
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.errors import CatalogError
 from app.model.evidence import Choice, Ground, Question
-from app.model.receipts import KeptHead, KeptStatement, NewReceipt, ReceiptLog
+from app.model.receipt_records import KeptHead, KeptStatement, NewReceipt, ReceiptLog
 from app.model.records import Checkpoint, NewEvent, PartRun
 from app.ports import Catalog
 from tests.contracts.catalog.records import HAPPENED, State, attachment, delivery, finished, keep, message
