@@ -13,6 +13,7 @@ from app.codecs.ibm_mq.constants import (
     MQEI_UNLIMITED,
     MQFMT_DEAD_LETTER_HEADER,
     MQFMT_MD_EXTENSION,
+    MQFMT_STRING,
     MQMF_LAST_SEGMENT,
     MQMF_SEGMENT,
     MQMT_DATAGRAM,
@@ -33,8 +34,24 @@ NATIVE: Final = Context("<" if sys.byteorder == "little" else ">", ASCII)
 """The byte order and character set of the client library's structures."""
 NATIVE_ENCODING: Final = MQENC_LITTLE_ENDIAN if NATIVE.order == "<" else MQENC_BIG_ENDIAN
 EXTENSION_SIZE: Final = MQMDE.SIZE
+_UTF_8: Final = 1208
+"""The CCSID."""
 _BACKOUT_COUNT = place(MQMD1, "backout_count")
 _SEGMENT = MQMF_SEGMENT | MQMF_LAST_SEGMENT
+
+
+def text_to_put(text: bytes, msg_type: int, persistence: int, correl_id: bytes) -> MqMessage:
+    """Return a message with a text in UTF-8 that the gateway has for itself or for another program."""
+    descriptor = MQMD2(
+        msg_type=msg_type,
+        expiry=MQEI_UNLIMITED,
+        encoding=NATIVE_ENCODING,
+        coded_char_set_id=_UTF_8,
+        format=MQFMT_STRING,
+        persistence=persistence,
+        correl_id=correl_id,
+    )
+    return MqMessage(descriptor.encode(NATIVE), text)
 
 
 def descriptor_to_get(version: Literal[1, 2]) -> bytes:

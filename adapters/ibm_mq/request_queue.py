@@ -16,15 +16,13 @@ from adapters.ibm_mq.constants import (
     MQOO_INPUT_SHARED,
     MQPER_NOT_PERSISTENT,
 )
-from adapters.ibm_mq.descriptor import NATIVE, NATIVE_ENCODING
+from adapters.ibm_mq.descriptor import text_to_put
 from adapters.ibm_mq.reason_codes import MQRC_NO_MSG_AVAILABLE
-from app.codecs.ibm_mq.constants import MQEI_UNLIMITED, MQFMT_STRING, MQMT_REPLY
-from app.codecs.ibm_mq.headers import MQMD2
+from app.codecs.ibm_mq.constants import MQMT_REPLY
 from app.codecs.ibm_mq.structure_writing import identifier
 from app.codecs.missing_parts.request_documents import LONGEST
 from app.model.message import PhysicalMessage
 
-_UTF_8: Final = 1208
 _QUEUE, _QUEUE_MANAGER = "mqmd.reply_to_q", "mqmd.reply_to_q_mgr"
 _AT: Final = "@"
 """Between the names of a queue and of its queue manager, in which it cannot occur."""
@@ -49,16 +47,8 @@ def reply_address(properties: Mapping[str, str], allowed: tuple[str, ...]) -> st
 def request_to(address: str, body: bytes, replied: PhysicalMessage) -> QueuedRequest:
     """Return a request as a reply to a message: its CorrelId is the MsgId of that."""
     queue, _, queue_manager = address.partition(_AT)
-    descriptor = MQMD2(
-        msg_type=MQMT_REPLY,
-        expiry=MQEI_UNLIMITED,
-        encoding=NATIVE_ENCODING,
-        coded_char_set_id=_UTF_8,
-        format=MQFMT_STRING,
-        persistence=MQPER_NOT_PERSISTENT,
-        correl_id=identifier(replied.message_id),
-    )
-    return QueuedRequest(queue, queue_manager, MqMessage(descriptor.encode(NATIVE), body))
+    message = text_to_put(body, MQMT_REPLY, MQPER_NOT_PERSISTENT, identifier(replied.message_id))
+    return QueuedRequest(queue, queue_manager, message)
 
 
 class RequestQueue:

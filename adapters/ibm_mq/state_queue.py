@@ -34,16 +34,12 @@ from adapters.ibm_mq.constants import (
     MQOO_OUTPUT,
     MQPER_PERSISTENT,
 )
-from adapters.ibm_mq.descriptor import NATIVE, NATIVE_ENCODING
+from adapters.ibm_mq.descriptor import text_to_put
 from adapters.ibm_mq.reason_codes import MQRC_NO_MSG_AVAILABLE
-from app.codecs.ibm_mq.constants import MQEI_UNLIMITED, MQFMT_STRING, MQMT_DATAGRAM
-from app.codecs.ibm_mq.headers import MQMD2
+from app.codecs.ibm_mq.constants import MQMT_DATAGRAM
 
 _MAX_STATE_BYTES = 4096
-
-
 VERSION: Final = 1
-_UTF_8: Final = 1208
 _CORREL_ID_BYTES: Final = 24
 
 
@@ -105,16 +101,8 @@ def correl_id(delivery: str) -> bytes:
 
 def written(state: State) -> MqMessage:
     """Return the state message: its descriptor and its body."""
-    descriptor = MQMD2(
-        msg_type=MQMT_DATAGRAM,
-        expiry=MQEI_UNLIMITED,
-        encoding=NATIVE_ENCODING,
-        coded_char_set_id=_UTF_8,
-        format=MQFMT_STRING,
-        persistence=MQPER_PERSISTENT,
-        correl_id=correl_id(state.delivery),
-    )
-    return MqMessage(descriptor.encode(NATIVE), json.dumps({"version": VERSION, **state._asdict()}).encode())
+    text = json.dumps({"version": VERSION, **state._asdict()}).encode()
+    return text_to_put(text, MQMT_DATAGRAM, MQPER_PERSISTENT, correl_id(state.delivery))
 
 
 def read(body: bytes) -> State | None:

@@ -8,7 +8,7 @@ from app.assembly.part_places import LITTLE, LITTLE_ENDIAN_FROM, Parts, little_e
 from app.codecs.missing_parts.request_documents import HIGHEST, MOST_RANGES, MissingParts, MissingRange
 from app.codecs.sas import dialect
 from app.framing.registry import framing
-from app.model.event import GroupPart, PartArrived, Pieces, Unsequenced
+from app.model.event import Event, GroupPart, PartArrived, Pieces, Unsequenced
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
 
@@ -60,13 +60,17 @@ def _followed(ranges: list[MissingRange], highest: int, *, is_whole: bool) -> tu
     return tuple(ranges)
 
 
-def asks_for(request: MissingParts, message: PhysicalMessage) -> bool:
-    """Tell whether a request asks for a message of the delivery that has its attachment."""
+def ask_for(requests: Sequence[MissingParts], message: PhysicalMessage) -> bool:
+    """Tell whether any of these requests asks for a message of the delivery that has their attachments."""
     cut_by = framing(message.framing)
     if cut_by.is_header(message):
-        return request.header
+        return any(request.header for request in requests)
     event = cut_by.read(message, dialect.ALL)
-    if isinstance(event, Pieces) or not is_of(request.attachment, getattr(event, "correl_id", b"")):
+    return not isinstance(event, Pieces) and any(_asks_for(request, event) for request in requests)
+
+
+def _asks_for(request: MissingParts, event: Event) -> bool:
+    if not is_of(request.attachment, getattr(event, "correl_id", b"")):
         return False
     match event:
         case PartArrived():

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, Text, and_, bindparam, cast, func, insert, select, update
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from adapters.sql_catalog.bulk_rows import BulkStatement
 from adapters.sql_catalog.parts.part import CatalogPart, among, chunks
@@ -115,7 +113,7 @@ class ReceiptsPart(CatalogPart):
     def _save_tiles(self, connection: Connection, tiles: Mapping[tuple[int, int], bytes]) -> None:
         if not tiles:
             return
-        added = (sqlite_insert if self._database.dialect == "sqlite" else postgresql_insert)(receipt_tiles)
+        added = self._database.insert(receipt_tiles)
         saved = added.on_conflict_do_update(index_elements=["level", "number"], set_={"hashes": added.excluded.hashes})
         rows = [{"level": level, "number": number, "hashes": hashes} for (level, number), hashes in tiles.items()]
         connection.execute(saved, rows)

@@ -10,7 +10,7 @@ takes 32.1 bytes, a proof reads a tile for every eight levels of the tree, and a
 each level.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -110,19 +110,9 @@ def root_of_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes])
     _check_path(path)
     if not 0 <= index < size <= MOST_LEAVES:
         raise ProofFailed(f"a proof of leaf {index} in a tree of {size} leaves")
-    at, last, found = index, size - 1, leaf
-    for each in path:
-        if last == 0:
-            raise ProofFailed("the path of the proof of inclusion is too long")
-        if at & 1 or at == last:
-            found = pair_hash(each, found)
-            while not at & 1 and at:
-                at, last = at >> 1, last >> 1
-        else:
-            found = pair_hash(found, each)
-        at, last = at >> 1, last >> 1
-    if last != 0:
-        raise ProofFailed("the path of the proof of inclusion is too short")
+    found = leaf
+    for each, is_left in _siblings(index, size - 1, path, "inclusion"):
+        found = pair_hash(each, found) if is_left else pair_hash(found, each)
     return found
 
 
@@ -146,19 +136,27 @@ def _roots_of_consistency(older: int, newer: int, steps: Sequence[bytes]) -> tup
     while at & 1:
         at, last = at >> 1, last >> 1
     old = new = steps[0]
-    for each in steps[1:]:
-        if last == 0:
-            raise ProofFailed("the path of the proof of consistency is too long")
-        if at & 1 or at == last:
+    for each, is_left in _siblings(at, last, steps[1:], "consistency"):
+        if is_left:
             old, new = pair_hash(each, old), pair_hash(each, new)
-            while not at & 1 and at:
-                at, last = at >> 1, last >> 1
         else:
             new = pair_hash(new, each)
+    return old, new
+
+
+def _siblings(at: int, last: int, path: Sequence[bytes], proof: str) -> Iterator[tuple[bytes, bool]]:
+    """Yield the hashes of a path from a node to the root, and whether each is to the left. `last` is the last node of
+    its level. Raises ProofFailed for a path of another length."""
+    for each in path:
+        if last == 0:
+            raise ProofFailed(f"the path of the proof of {proof} is too long")
+        is_left = bool(at & 1) or at == last
+        yield each, is_left
+        while is_left and not at & 1 and at:
+            at, last = at >> 1, last >> 1
         at, last = at >> 1, last >> 1
     if last != 0:
-        raise ProofFailed("the path of the proof of consistency is too short")
-    return old, new
+        raise ProofFailed(f"the path of the proof of {proof} is too short")
 
 
 def _check_path(path: Sequence[bytes]) -> None:

@@ -105,12 +105,9 @@ class OwnReceiving:
         is_elsewhere = context.settings.assembler == "spark"
         answering = {name for name, each in context.settings.sources.items() if framing(each.framing).has_answers}
         answered = {name: each for name, each in receivers.items() if name in answering}
-        answers = Answers(context, answered) if answered else None
-        assembly: AssemblyHost = (
-            Landing(context)
-            if is_elsewhere
-            else Embedded(context, self._healer.put, None if answers is None else answers.put)
-        )
+        answers = Answers(context, answered) if answered and not is_elsewhere else None
+        answer = None if answers is None else answers.put
+        assembly: AssemblyHost = Landing(context) if is_elsewhere else Embedded(context, self._healer.put, answer)
         self.stream = Stream(context, receivers, assembly, stop)
         self.times = self.stream.times
         self._archiver = None if archive is None else Archiver(context, archive)

@@ -13,7 +13,7 @@ from typing import Any
 
 from app.model.errors import GatewayError
 from app.observe import logger
-from app.ports import Receiver
+from app.ports import HeldLease, Receiver
 from app.service.assembling.asking import Askers
 from app.service.assembling.assembly_hosts import AssembledElsewhere
 from app.service.context import ArchiveContext, Change, WriterContext, at_once
@@ -139,24 +139,19 @@ class ReceivingTogether:
 
     def _ask(self) -> None:
         """Ask senders for missing parts, by one receiver at a time. Each takes note of how far sources are."""
-        catalog = self._context.catalog
-        if not self._askers.mark() or self._leaving.is_asked:
-            return
-        lease = catalog.take_lease(ASKING, self._context.instance, ASK_LEASE_SECONDS)
-        if lease is not None:
-            try:
-                self._askers.ask(catalog.under(lease))
-            finally:
-                catalog.release_lease(lease)
+        if self._askers.mark() and not self._leaving.is_asked:
+            self._in_turn(ASKING, ASK_LEASE_SECONDS, lambda lease: self._askers.ask(self._context.catalog.under(lease)))
 
     def _carry_out_replays(self) -> None:
         """Carry out the replays that clients have requested, by one receiver at a time."""
-        catalog = self._context.catalog
-        if self._leaving.is_asked or not catalog.replay_requests(1):
-            return
-        lease = catalog.take_lease(REPLAYS, self._context.instance, REPLAY_LEASE_SECONDS)
+        if not self._leaving.is_asked and self._context.catalog.replay_requests(1):
+            self._in_turn(REPLAYS, REPLAY_LEASE_SECONDS, lambda _: self.replayer.carry_out())
+
+    def _in_turn(self, name: str, seconds: float, work: Callable[[HeldLease], object]) -> None:
+        """Do work with a lease, unless another receiver has it."""
+        lease = self._context.catalog.take_lease(name, self._context.instance, seconds)
         if lease is not None:
             try:
-                self.replayer.carry_out()
+                work(lease)
             finally:
-                catalog.release_lease(lease)
+                self._context.catalog.release_lease(lease)

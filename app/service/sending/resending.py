@@ -26,7 +26,7 @@ from app.codecs.missing_parts.request_documents import (
     read_document,
     write_document,
 )
-from app.framing.missing_numbers import asks_for
+from app.framing.missing_numbers import ask_for
 from app.framing.protocol import message_identifier
 from app.model.attachment import DeliveryState
 from app.model.errors import DamagedError
@@ -137,7 +137,7 @@ class Resender:
         delivery, sender = asked.delivery, self._sender
         assert sender is not None
         assert delivery.cut is not None
-        wanted = partial(_is_asked_for, asked.requests)
+        wanted = partial(ask_for, asked.requests)
         messages = size = 0
         try:
             most = min(BATCH_MESSAGES, sender.max_batch())
@@ -178,7 +178,3 @@ class Resender:
 
     def _count(self, answer: str, number: int = 1) -> None:
         self._context.metrics.missing_answers.labels(self._name, answer).inc(number)
-
-
-def _is_asked_for(requests: list[MissingParts], message: PhysicalMessage) -> bool:
-    return any(asks_for(request, message) for request in requests)

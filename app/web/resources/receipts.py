@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from app.codecs.receipts.statements import COSE_TYPE
 from app.model.attachment import AttachmentState, DeliveryState
+from app.model.records import AttachmentRecord, DeliveryRecord
 from app.model.times import to_time
 from app.service.gateway import Gateway
 from app.service.receipts.receipt_desk import FoundStatement, LaterHead, NoReceipts
@@ -75,11 +76,7 @@ def get_attachment_receipt(
     del link  # `authorize` has looked at it
     found = _of_gone(gateway, attachment_id, "source", caller.knows_source, caller)
     if found is None:
-        record = known_attachment(gateway, attachment_id, caller)
-        attachment_id, found = record.id, gateway.receipts.statement(record.id)
-        if found is None:
-            is_coming = gateway.receipts.are_made and record.state is AttachmentState.FINISHED
-            raise _none(is_coming, f"the attachment is {record.state}")
+        attachment_id, found = _of_known(gateway, known_attachment(gateway, attachment_id, caller))
     return _receipt(gateway, attachment_id, found, since)
 
 
@@ -96,11 +93,7 @@ def get_delivery_receipt(
     """Return the receipt of a sent delivery: a signed statement with the proof that the log has it."""
     found = _of_gone(gateway, delivery_id, "destination", caller.knows_destination, caller)
     if found is None:
-        record = known_delivery(gateway, delivery_id, caller)
-        delivery_id, found = record.id, gateway.receipts.statement(record.id)
-        if found is None:
-            is_coming = gateway.receipts.are_made and record.state is DeliveryState.SENT
-            raise _none(is_coming, f"the delivery is {record.state}")
+        delivery_id, found = _of_known(gateway, known_delivery(gateway, delivery_id, caller))
     return _receipt(gateway, delivery_id, found, since)
 
 
@@ -159,6 +152,17 @@ def _of_gone(gateway: Gateway, given: str, place: str, knows: Any, caller: Calle
     return found
 
 
+def _of_known(gateway: Gateway, record: AttachmentRecord | DeliveryRecord) -> tuple[str, FoundStatement]:
+    """Return the identifier of an attachment or a delivery, and the statement about it."""
+    if (found := gateway.receipts.statement(record.id)) is not None:
+        return record.id, found
+    if not gateway.receipts.are_made:
+        raise Problem("no-receipt", "no receipt was made, and this gateway makes none: the settings have no [receipts]")
+    if record.state in (AttachmentState.FINISHED, DeliveryState.SENT):
+        raise Problem("no-receipt", "its receipt is being made", _SOON)
+    raise Problem("no-receipt", f"no receipt is made of what is {record.state}")
+
+
 def _receipt(gateway: Gateway, subject: str, found: FoundStatement, since: int | None) -> Response:
     try:
         return _cose(gateway.receipts.transparent(subject, found, since), f"{subject}.receipt.cose")
@@ -175,12 +179,6 @@ def _cose(content: bytes, name: str) -> Response:
         "Cache-Control": "no-store",
     }
     return Response(content, 200, headers, COSE_TYPE)
-
-
-def _none(is_coming: bool, state: str) -> Problem:
-    if is_coming:
-        return Problem("no-receipt", "its receipt is being made", _SOON)
-    return Problem("no-receipt", f"no receipt was made: {state}, or receipts were not made then")
 
 
 def _problem(error: NoReceipts) -> Problem:
