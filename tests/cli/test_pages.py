@@ -45,6 +45,11 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
         "installs everything; tests/cli/test_pipelining.py runs `pipeline demo`, which it runs then",
     ),
     (".*", "make (test|faults|cluster).*", "runs this suite, the fault campaign or a whole cluster, for minutes"),
+    (
+        "docs/faults.md",
+        r"python -m tests\..*",
+        "runs from the checkout; tests/service/test_publishing_schedules.py runs the same",
+    ),
     (".*", "make environment.*", "packs all of Spark; needs a cluster to be of use"),
     (".*", r"(.|\n)*spark-submit(.|\n)*", "needs a Spark cluster"),
     (".*", r"(.|\n)*k8s://(.|\n)*", "needs Kubernetes"),
