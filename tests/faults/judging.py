@@ -1,9 +1,9 @@
 """The check of the gateway's promises: nothing lost, nothing twice, nothing wrong served, and no standstill.
 
 An attachment is *lost* when the gateway acknowledged all of it and does not serve it, *twice* when it is listed twice,
-*wrong* when a successful response (200, 206) has other bytes than were sent. An attachment that damage made
-unrecoverable is *named* when the gateway reports that attachment, or when it reports damage and the attachment is among
-those whose bytes were damaged.
+*wrong* when a successful response (200, 206) has other bytes than were sent. The same counts tell of its receipt. An
+attachment that damage made unrecoverable is *named* when the gateway reports that attachment, or when it reports damage
+and the attachment is among those whose bytes were damaged.
 """
 
 from collections import Counter
@@ -106,6 +106,16 @@ def _audited(world: World) -> Found:
     found.twice.extend(f"{key.hex()} was never sent" for key in strange)
     for key in filter(world.ledger.is_sent, world.ledger.attachments):
         _compare(world, key, by_key.get(key), found)
+    if not world.is_catalog_damaged:
+        served = {
+            item["id"]: world.ledger.attachments[key]
+            for key, item in by_key.items()
+            if item["state"] == "finished" and key in world.ledger.attachments
+        }
+        notes = world.receipts.judge(world.client, served, is_damaged=bool(world.exposed))
+        found.lost.extend(notes.lost)
+        found.twice.extend(notes.twice)
+        found.wrong.extend(notes.wrong)
     return found
 
 

@@ -332,8 +332,10 @@ def lost_newest_segment(world: World, random: Random) -> Iterator[None]:
 
 @contextmanager
 def rotten_catalog(world: World, random: Random, *, how: str) -> Iterator[None]:
-    """Damage the catalog's database, or its log, while the gateway is down. The journal has everything."""
+    """Damage the catalog's database, or its log, while the gateway is down. The journal has everything but the log of
+    receipts."""
     yield
+    world.is_catalog_damaged = True
     _pass_some_time(world, random)
     world.kill()
     database = world.catalog

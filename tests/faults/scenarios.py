@@ -91,6 +91,7 @@ def run(scenario: Scenario, seed: str, folder: Path, count: int | None = None) -
                 world.note(f"-- {fault.kind}")
                 with KINDS[fault.kind](world, Random(fault.seed)):
                     world.send(messages)
+                world.receipts.keep_head(world.client)
         except (Hung, TimeoutError) as standstill:
             world.misdeeds.append(str(standstill))
         return judge(world)

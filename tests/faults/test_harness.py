@@ -12,9 +12,11 @@ from random import Random
 
 import httpx
 import pytest
+import scitt_cose
 
 from tests.faults import packets, traffic
 from tests.faults.judging import Answer, fetched
+from tests.faults.receipt_audit import Notes, ReceiptAudit
 from tests.faults.shim import SHORT, Call, Shim
 from tests.faults.traffic import Attachment, Message
 from tests.faults.world import Setting, World
@@ -175,3 +177,62 @@ def test_the_judge_compares_what_is_served_with_what_was_sent(status: int, serve
     attachment = Attachment(bytes(16), traffic.BINARY_FILE, "name", b"all of it", ())
     with httpx.Client(transport=httpx.MockTransport(serve), base_url="http://gateway") as client:
         assert fetched(client, {"id": "1"}, attachment, Random(1)) == answer
+
+
+@pytest.mark.parametrize(
+    ("change", "notes"),
+    [
+        ("", (0, 0, 0)),
+        ("no receipt", (1, 0, 0)),
+        ("a statement more", (0, 1, 0)),
+        ("another file", (0, 0, 1)),
+        ("another proof", (0, 0, 1)),
+        ("another head before", (0, 0, 1)),
+    ],
+)
+def test_the_judge_verifies_receipts_and_their_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, notes: tuple[int, int, int]
+) -> None:
+    monkeypatch.setattr("tests.faults.receipt_audit.WAITED", 0)
+    audit = ReceiptAudit(tmp_path)
+    private = (tmp_path / "receipts.pem").read_bytes()
+    files = {f"id-{n}": Attachment(bytes([n]) * 16, traffic.BINARY_FILE, f"{n}", bytes(n), ()) for n in range(3)}
+    said = [
+        {
+            "type": "attachment.finished",
+            "subject": name,
+            "name": file.name,
+            "correl_id": file.key.hex(),
+            "size": len(file.content) + (change == "another file" and name == "id-1"),
+            "sha256": file.sha256,
+        }
+        for name, file in files.items()
+    ]
+    statements = [json.dumps(each).encode() for each in (*said, *said[: change == "a statement more"])]
+    entries = [each.hex() for each in statements]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/v1/receipt-log":
+            of = entries[1:2] if change == "another head before" and not audit._heads else entries
+            return httpx.Response(200, json={"log": "x", "size": len(of), "root": scitt_cose.merkle_root(of)})
+        index = [*files].index(request.url.path.split("/")[3])
+        if index == 1 and change == "no receipt":
+            return httpx.Response(404)
+        signed = scitt_cose.build_signed_statement(
+            statements[index], alg="EdDSA", private_key_pem=private, issuer="i", subject="s", content_type="c"
+        )
+        proven = [*range(3)][index - (change == "another proof" and index == 1)]
+        receipt = scitt_cose.build_receipt(
+            leaf_entry_hex=entries[proven],
+            leaf_index=proven,
+            tree_entries_hex=entries,
+            alg="EdDSA",
+            log_private_key_pem=private,
+        )
+        return httpx.Response(200, content=scitt_cose.attach_receipts(signed, [receipt]))
+
+    with httpx.Client(transport=httpx.MockTransport(answer), base_url="http://gateway") as client:
+        audit.keep_head(client)
+        found: Notes = audit.judge(client, files, is_damaged=False)
+    lost, twice, wrong = map(len, found)
+    assert (lost, twice, min(wrong, 1)) == notes, found

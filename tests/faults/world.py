@@ -23,6 +23,7 @@ import httpx
 from tests.faults.damage import Range, WrittenRows, exposed, read
 from tests.faults.ledger import Ledger
 from tests.faults.proxy import Proxy
+from tests.faults.receipt_audit import ReceiptAudit
 from tests.faults.sender import Sender
 from tests.faults.shim import Shim
 from tests.faults.traffic import Message
@@ -97,6 +98,7 @@ class World:
         self.ledger = Ledger()
         self.exposed: set[bytes] = set()
         self.broker_lost = False
+        self.is_catalog_damaged = False
         self.faults = 0
         self.deaths = 0
         self.misdeeds: list[str] = []
@@ -110,6 +112,7 @@ class World:
         with ExitStack() as ending:
             self.place = self.folder / "gateway"
             self.place.mkdir()
+            self.receipts = ReceiptAudit(self.folder)
             if self.setting.disk:
                 ending.enter_context(mounted(self.place, self.setting.disk))
             catalog = ""
@@ -147,6 +150,7 @@ class World:
             f'[content]\nsettle_after = "{self.setting.settle_after}"\n'
             + catalog
             + self.setting.settings
+            + self.receipts.settings
             + mqtt_source(SOURCE, self.proxy.port, TOPIC, options=options)
         )
 
