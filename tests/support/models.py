@@ -9,6 +9,8 @@ from app import plugins
 from app.settings import Settings
 from tests.support import mqi
 
+mqi.load("pymqi")  # here, since it is built at first: tests with the marker `unit` may start no program
+
 
 def within(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
     """Find the models in the fields of a model, also those in lists and tables."""
@@ -23,7 +25,6 @@ def within(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
 
 def all_models() -> set[type[BaseModel]]:
     """Return all models of the configuration, those of the transports among them."""
-    mqi.load("pymqi")
     transports = [plugins.transport(name) for name in plugins.names("transport")]
     waiting: list[type[BaseModel]] = [Settings]
     for each in transports:

@@ -160,8 +160,10 @@ def test_no_number_or_text_of_a_token_is_an_error_of_the_gateway(tmp_path: Path,
         for refused in ("1e400", "NaN", "Infinity", "true", "-1", "-1e308"):
             assert get(client, token(exp=refused), "/v1/caller").status_code == 401
         deep = "[" * 9000
-        for odd in ({"sub": '"\\ud800"'}, {"sources": '["\\udfff"]'}, {"other": deep}, {"other": deep + "]" * 9000}):
+        for odd in ({"sub": '"\\ud800"'}, {"sources": '["\\udfff"]'}, {"other": deep}):
             assert get(client, token(**odd), "/v1/caller").status_code == 401
+        # How deep the JSON of a token may be, the version of Python decides.
+        assert get(client, token(other=deep + "]" * 9000), "/v1/caller").status_code in (200, 401)
         for head in (
             b"[" * 300,
             b"[" * 9000,

