@@ -212,13 +212,14 @@ class Slot:
         future = asyncio.get_running_loop().run_in_executor(self._threads, blocking)
         self._running = future
         try:
-            return await asyncio.shield(future)
+            await asyncio.wait([future])
         except asyncio.CancelledError:
             # The caller gets the cancellation, also if a forced stop cancels a second time.
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
             self.kill()
             await asyncio.wait([future])
             raise
+        return await future
 
     async def within_time(self, blocking: Callable[[], T]) -> T:
         """Call `blocking` as `do` does. Raises LimitExceeded when it takes too long."""

@@ -22,7 +22,7 @@ from app.web.access.rate_limits import count_request
 from app.web.dependencies.request_gateway import API, GatewayDep, base_of, only_known_parameters
 from app.web.problems import Problem, responses
 from app.web.server.http_protocol import PROVED
-from app.web.server.thread_pools import pools_of, run_in
+from app.web.server.thread_pools import pools_of, run_in, uncancelled
 
 SCHEME = "HTTPBearer"
 LINK = "link"
@@ -169,7 +169,7 @@ async def refresh_keys(request: Request) -> None:
     if not keys.is_fresh:
         if state.reading_keys is None or state.reading_keys.done():
             state.reading_keys = asyncio.ensure_future(run_in(pools_of(request).health, keys.refresh))
-        await asyncio.shield(state.reading_keys)
+        await uncancelled(state.reading_keys)
 
 
 def _authenticator(request: Request) -> Authenticator:

@@ -28,7 +28,7 @@ from app.web.resources.messages.schemas import Rehearsal
 from app.web.resources.messages.sending_problems import located, problem_of
 from app.web.resources.uploads.owned_uploads import CallersUploads, owner_of
 from app.web.responses.disconnection import convert
-from app.web.server.thread_pools import pools_of, run_in
+from app.web.server.thread_pools import pools_of, run_in, uncancelled
 
 IdempotencyKey = Annotated[
     str | None,
@@ -155,7 +155,7 @@ class SendingRequest:
             return await convert(self._request, SlotUse.UPLOAD, work)
         finally:
             if not begun:
-                await asyncio.shield(self._discard())
+                await uncancelled(asyncio.ensure_future(self._discard()))
 
     def _queue(self, submission: Submission, run: Runner) -> JSONResponse:
         deliveries = self._gateway.deliveries

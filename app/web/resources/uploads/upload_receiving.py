@@ -17,7 +17,7 @@ from app.service.sending.upload_space import SpaceReservation
 from app.service.uploads import PieceWriter
 from app.web.problems import Problem
 from app.web.resources.uploads.upload_checksums import Checksum
-from app.web.server.thread_pools import BATCH, pools_of
+from app.web.server.thread_pools import BATCH, pools_of, uncancelled
 
 
 class Receivers:
@@ -147,8 +147,8 @@ class _Body:
 
     async def _written(self) -> None:
         if self._working is not None:
-            # Shielded, as a thread cannot be cancelled: what it writes must have ended before anything else is done.
-            await asyncio.shield(self._working)
+            # A thread cannot be cancelled: what it writes must have ended before anything else is done.
+            await uncancelled(self._working)
 
     async def _settle(self) -> None:
         if self._working is not None:
