@@ -37,7 +37,7 @@ from app.codecs.mqtt.packets import MAX_REMAINING_LENGTH, largest_payload, publi
 from app.model.errors import InvalidInputError
 from app.model.message import RESPONSE_TOPIC, TOPIC, PhysicalMessage
 from app.model.records import Subscribers
-from app.ports import DeliveryProgress, SendFailed
+from app.ports import DeliveryProgress, RefusedPublish, SendFailed
 
 _SUSPICIOUS_BREAKS = 2
 
@@ -315,7 +315,8 @@ class MqttSender:
                 client.turn(_IDLE)
                 self._take_requests(client)
                 for mid, reason in client.confirmed:
-                    self._require_success(reason, unconfirmed.get(mid, 0), was_received=mid in self._received)
+                    if reason.is_failure:
+                        self._require_known(mid, reason, unconfirmed.get(mid, 0), posted)
                     if reason.value == NO_MATCHING_SUBSCRIBERS:
                         discarded.add(mid)
                     self._probes = retries and bool(discarded)
@@ -362,12 +363,14 @@ class MqttSender:
             raise self._broken(client, {**unconfirmed, 0: publish.size})
         return sent.mid
 
-    def _require_success(self, reason: ReasonCode, size: int, *, was_received: bool) -> None:
+    def _require_known(self, mid: int, reason: ReasonCode, size: int, posted: Sequence[int]) -> None:
         """Raise SendFailed for a failure. A broker that no longer knows the identifier of a received message has
         completed it."""
-        if reason.is_failure and not (was_received and reason.value == _PACKET_IDENTIFIER_NOT_FOUND):
-            why = f"the broker refused a packet of {size:,} bytes: {reason}"
-            raise SendFailed(why, permanent=reason.value in _PERMANENT)
+        if mid in self._received and reason.value == _PACKET_IDENTIFIER_NOT_FOUND:
+            return
+        why = f"the broker refused a packet of {size:,} bytes: {reason}"
+        refused = RefusedPublish(posted.index(mid), reason.value) if mid in posted else None
+        raise SendFailed(why, permanent=reason.value in _PERMANENT, refused=refused)
 
     def _warn_of_no_subscriber(self) -> None:
         if not self._warned_of_no_subscriber:

@@ -20,14 +20,15 @@ class Repeated(NamedTuple):
     """A physical message whose place is taken by an earlier one: the host compares the two bodies.
 
     `attachment` is None for a header and for an application message. `first` is None when the earlier message is no
-    longer in the journal. Then the later one counts as the same. The attachment that `waits_for_parts` is quarantined
-    because one of its parts could not be read back.
+    longer in the journal. Then the later one counts as the same. Two messages that `say_the_same` need not have the
+    same bytes. The attachment that `waits_for_parts` is quarantined because one of its parts could not be read back.
     """
 
     attachment: str | None
     first: int | None
     again: int
     waits_for_parts: bool = False
+    say_the_same: bool = False
 
 
 class Refused(NamedTuple):
@@ -118,10 +119,10 @@ class TrackedAttachment:
         """Whether the attachment is done, so that every further message of it is a duplicate."""
         return not self.parts.count and self.record.state in DONE
 
-    def repeated(self, first: int | None, again: int) -> tuple[Effect, ...]:
+    def repeated(self, first: int | None, again: int, *, say_the_same: bool = False) -> tuple[Effect, ...]:
         """Count a message that came again; see `Repeated`."""
         self.duplicates += 1
-        return (Repeated(self.record.id, first, again, self.waits_for_parts),)
+        return (Repeated(self.record.id, first, again, self.waits_for_parts, say_the_same),)
 
     def replace_part(self, first: int, again: int) -> bool:
         """Replace a part; see `Assembly.replace_part`."""

@@ -75,12 +75,13 @@ def interpret(effect: Repeated | Refused | ApplicationArrived, messages: Message
 
 def _compare(effect: Repeated, messages: Messages) -> Consequence:
     """Compare a message that came again with the earlier one. Different bytes are a conflict; the first ones stay."""
-    attachment, first, again, waits_for_parts = effect
+    attachment, first, again, waits_for_parts, say_the_same = effect
     duplicate = Duplicate(again, attachment if waits_for_parts else None)
     if first is None:
         return duplicate
     try:
-        has_changed = not is_same(messages.body(first), messages.body(again))
+        body = messages.body(first)
+        has_changed = not say_the_same and not is_same(body, messages.body(again))
     except DamagedError as error:
         return duplicate if attachment is None else Unreadable(attachment, first, again, error)
     message = messages.message(again) if has_changed else None

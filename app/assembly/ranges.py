@@ -1,9 +1,9 @@
 """The byte ranges of a file: their assembly, contradictions, and which bytes are missing.
 
 The key of a range holds its offset and its size, and is higher than any key of a group's part (`app.assembly.groups`).
-Below the ranges are the beginning of the file, and its end, whose key holds what the end says. So the parts are in
-order: the beginning, the end, and the ranges by offset. Ranges may overlap. The framing compares their bytes, which
-assembly never holds, when it reads the file.
+Below the ranges are the beginning of the file and its ends, whose keys hold what they say. So the parts are in order:
+the beginning, an end that says the size alone, one that says more, and the ranges by offset. Ranges may overlap. The
+framing compares their bytes, which assembly never holds, when it reads the file.
 """
 
 from collections.abc import Iterator
@@ -15,10 +15,8 @@ from app.model.event import RangePart
 from app.model.message import OTHER_BYTES
 from app.model.records import OF_RANGES, AttachmentRecord, GroupProgress, changed
 
-BEGINNING: Final = 1
-"""The key of the beginning of a file."""
 _END_FROM: Final = 1 << 31
-"""The lowest key of an end."""
+"""The lowest key of an end. Those of beginnings are lower."""
 _RANGES_FROM: Final = 3 << 61
 _SIZE_BITS: Final = 26
 LONGEST_RANGE: Final = (1 << _SIZE_BITS) - 1
@@ -53,12 +51,17 @@ def is_range(key: int) -> bool:
 def take(attachment: TrackedAttachment, part: RangePart, position: int, most: int) -> tuple[Effect, ...]:
     """Add a part to its file, which takes at most `most` parts. `position` is its packed place in the journal."""
     parts, group = attachment.parts, attachment.group or GroupProgress(ended=OF_RANGES)
-    key = _key(part)
-    if (first := parts.find(key)) is not None:
-        return NOTHING if first == position else attachment.repeated(first, position)
+    key, is_end = _key(part), part.definition is None and not part.size
+    has_other_size = is_end and group.last not in (None, part.offset)
+    if not has_other_size and (first := parts.find(key)) is not None:
+        return NOTHING if first == position else attachment.repeated(first, position, say_the_same=not part.size)
+    is_all_there = attachment.record.parts_expected is not None
+    says_less = not part.statement or (is_all_there and not _other_end(parts))
+    if is_end and group.last == part.offset and says_less:
+        return attachment.repeated(None, position)
     if (refusal := _refusal(parts, group, part, position)) is not None:
         return (refusal,)
-    if attachment.record.parts_expected is not None and part.size:  # all bytes are there, in other ranges
+    if is_all_there and part.size:  # all bytes are there, in other ranges
         return attachment.repeated(None, position)
     if parts.count >= most:
         why = f"the file has {most} messages, the most that are allowed"
@@ -73,8 +76,8 @@ def take(attachment: TrackedAttachment, part: RangePart, position: int, most: in
     attachment.group = group
     covered = _covered(parts, part)
     # What is known of the file from before its parts were lost does not stand for its beginning.
-    is_all_there = parts.find(BEGINNING) is not None and group.last is not None and covered >= group.last
-    return attachment.completed(parts.count) if is_all_there else NOTHING
+    is_complete = _beginning(parts) and group.last is not None and covered >= group.last
+    return attachment.completed(parts.count) if is_complete else NOTHING
 
 
 def contradicted(record: AttachmentRecord) -> AttachmentRecord:
@@ -106,32 +109,43 @@ def leading(parts: Parts) -> Iterator[tuple[int, int]]:
             if (place := RangePlace.of(key)).offset > covered:
                 return
             covered = max(covered, place.end)
-        if is_range(key) or key == BEGINNING:
+        if is_range(key) or key < _END_FROM:
             yield key, position
 
 
 def _key(part: RangePart) -> int:
     if part.definition is not None:
-        return BEGINNING
-    return RangePlace(part.offset, part.size).key if part.size else _END_FROM | part.statement % _END_FROM
+        return max(part.statement, 1)
+    return RangePlace(part.offset, part.size).key if part.size else _END_FROM | part.statement
+
+
+def _beginning(parts: Parts) -> int:
+    """Return the key of the beginning of a file; 0 if it has not come."""
+    return parts.highest_below(_END_FROM)
+
+
+def _other_end(parts: Parts) -> bool:
+    """Tell whether an end has come that says more than the size."""
+    return parts.highest_below(_RANGES_FROM) > _END_FROM
 
 
 def _refusal(parts: Parts, group: GroupProgress, part: RangePart, position: int) -> Refused | None:
-    """Return the refusal of a range or an end that contradicts the other parts."""
+    """Return the refusal of a beginning, a range or an end that contradicts the other parts."""
     if part.definition is not None:
-        return None
+        why = "an earlier message began the file with other facts"
+        return Refused(position, "conflicting-init", "body", why) if _beginning(parts) else None
     if part.size:
-        if group.last is None or part.offset + part.size <= group.last:
-            return None
         why = f"bytes {part.offset} to {part.offset + part.size - 1}, but the file has {group.last} bytes"
-        return Refused(position, "segment-beyond-end", "topic", why)
-    if group.last is not None:
-        why = f"the file ends at {part.offset}, but an earlier message said {group.last}, or another checksum"
-        return Refused(position, "conflicting-end", "topic", why)
-    furthest = parts.highest()
-    if is_range(furthest) and (end := RangePlace.of(furthest).end) > part.offset:
-        return Refused(position, "conflicting-end", "topic", f"the file ends at {part.offset}, but byte {end - 1} came")
-    return None
+        is_beyond = group.last is not None and part.offset + part.size > group.last
+        return Refused(position, "segment-beyond-end", "topic", why) if is_beyond else None
+    furthest, why = parts.highest(), ""
+    if group.last is not None and group.last != part.offset:
+        why = f"but an earlier message said {group.last}"
+    elif group.last is not None and _other_end(parts):
+        why = "as an earlier message said, which gave another checksum"
+    elif is_range(furthest) and (end := RangePlace.of(furthest).end) > part.offset:
+        why = f"but byte {end - 1} came"
+    return Refused(position, "conflicting-end", "topic", f"the file ends at {part.offset}, {why}") if why else None
 
 
 def _covered(parts: Parts, added: RangePart) -> int:

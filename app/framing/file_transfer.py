@@ -6,6 +6,7 @@ the size in `fin` have come, in any order. Segments may overlap. Where their byt
 decides; without one, the file is held. The checksum in `fin` counts, and the one in `init` where `fin` has none.
 """
 
+import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,12 +28,12 @@ from app.codecs.file_transfer.commands import (
     FileMetadata,
     read_command,
     read_metadata,
-    text_of,
     write_answer,
     write_metadata,
 )
 from app.framing.protocol import (
     KEY_SIZE,
+    AfterRefusal,
     ArrangementName,
     Body,
     DataSetFacts,
@@ -99,13 +100,14 @@ def read(message: PhysicalMessage) -> Event | Pieces:
     command, key = command_of(message), attachment_key(message)
     match command.name:
         case "init":
-            return RangePart(key, 0, definition=_definition(key, _metadata(message.body)))
+            metadata = _metadata(message.body)
+            return RangePart(key, 0, definition=_definition(key, metadata), statement=_statement(metadata))
         case "segment":
             return _segment(command, key, message.body)
         case "fin":
             if command.number > LARGEST_FILE:
                 raise InvalidInputError("segment-too-large", "size", -1, f"a file has at most {LARGEST_FILE:,} bytes")
-            return RangePart(key, command.number, statement=crc32(command.topic().encode("utf-8", "surrogatepass")))
+            return RangePart(key, command.number, statement=_number(command.checksum))
     return Aborted(key)
 
 
@@ -119,6 +121,17 @@ def _segment(command: Command, key: bytes, body: Body) -> Event | Pieces:
     return RangePart(key, command.number, len(body)) if body else Pieces()
 
 
+def _number(said: str) -> int:
+    """Return a number below 2**31 for what was said; 0 for nothing."""
+    return crc32(said.encode("utf-8", "surrogatepass")) >> 1 or 1 if said else 0
+
+
+def _statement(metadata: FileMetadata) -> int:
+    """Return a number for what a beginning says of the file, but for its times, which a sender that resumes moves."""
+    said = metadata._replace(expire_at=None, segments_ttl=None)
+    return _number(json.dumps(said, sort_keys=True))
+
+
 def _metadata(body: Body) -> FileMetadata:
     try:
         return read_metadata(bytes(body))
@@ -127,8 +140,7 @@ def _metadata(body: Body) -> FileMetadata:
 
 
 def _definition(key: bytes, metadata: FileMetadata) -> AttachmentDefinition:
-    description = text_of(metadata.user_data)[:_LONGEST_DESCRIPTION]
-    description = description.replace("\0", " ").encode("utf-8", "replace").decode()
+    description = metadata.user_data[:_LONGEST_DESCRIPTION].replace("\0", " ").encode("utf-8", "replace").decode()
     return AttachmentDefinition(AttachmentKind.BINARY_FILE, key, "FILENAME", metadata.name, description)
 
 
@@ -178,8 +190,12 @@ def _outcome(
         return CANCEL, f"the file is {record.state}: {record.reason_code}"
     if command.name == "abort" and record.state is not AttachmentState.DELETED:
         return CANCEL, f"the file is {record.state}: it cannot be aborted any more"
-    if command.name != "fin" or record.state is AttachmentState.FINISHED:
+    is_finished = record.state is AttachmentState.FINISHED
+    is_said = command.number == record.size and command.checksum in ("", record.sha256)
+    if command.name != "fin" or (is_finished and is_said):
         return SUCCESS, "success"
+    if is_finished:
+        return CANCEL, f"the file is finished with {record.size} bytes and the SHA-256 {record.sha256}"
     ranges = ", ".join(f"{first - 1}-{last - 1}" for first, last in missing())
     if record.kind is None or not ranges:
         return SEND_AGAIN, "the init of the file has not come"
@@ -192,7 +208,8 @@ def _outcome(
 def file(record: AttachmentRecord, received: Received) -> FileContent:
     """Return the places of the bytes of a complete file. `spans` raises InvalidInputError: `conflicting-segments`, or
     `bad-checksum` for other bytes than the sender announced."""
-    end = command_of(received.message(1))
+    begins_at = next((number for number, key in enumerate(received.keys) if is_range(key)), len(received))
+    end = command_of(received.message(begins_at - 1))  # if there are two, the one that has a checksum
     checksum = end.checksum or _metadata(received.first.body).checksum
     doubt = OTHER_BYTES if OTHER_BYTES in record.warnings else ""
 
@@ -214,7 +231,7 @@ def file(record: AttachmentRecord, received: Received) -> FileContent:
             why = f"{joined.doubt}, and no checksum of the file says which are right"
             raise InvalidInputError("conflicting-segments", "offset", -1, why)
 
-    return FileContent(spans, begins_at=2)
+    return FileContent(spans, begins_at=begins_at)
 
 
 def leading_file(received: Received) -> FileContent:
@@ -288,6 +305,13 @@ def _commands(attachment: OutgoingAttachment, limit: int, contents: DeliveryCont
     yield Command(file_id, "fin", attachment.size, attachment.sha256), b""
 
 
+def after_refusal(message: PhysicalMessage, code: int) -> AfterRefusal:
+    """Return how to continue after a server refused a command: it may ask for all segments, or to cancel."""
+    if code == CANCEL:
+        return "never"
+    return "with its attachment" if code == SEND_AGAIN and command_of(message).name == "fin" else "with it"
+
+
 def properties(attachment: OutgoingAttachment) -> Mapping[str, str]:
     """Return the longest topic of a file's messages."""
     return {TOPIC: Command(attachment.correl_id.hex(), "fin", attachment.size, attachment.sha256).topic()}
@@ -322,7 +346,8 @@ class FileTransfer(Framing):
         return True
 
     def is_answered(self, message: PhysicalMessage) -> bool:
-        return message.properties.get(TOPIC_PREFIX, "").endswith(ASYNCHRONOUS)
+        is_asynchronous = message.properties.get(TOPIC_PREFIX, "").endswith(ASYNCHRONOUS)
+        return is_asynchronous or RESPONSE_TOPIC in message.properties
 
     def answer(
         self,
@@ -344,6 +369,9 @@ class FileTransfer(Framing):
 
     def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:
         return properties(attachment)
+
+    def after_refusal(self, message: PhysicalMessage, code: int) -> AfterRefusal:
+        return after_refusal(message, code)
 
     def write(
         self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents

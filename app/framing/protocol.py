@@ -204,6 +204,11 @@ class DeliveryContents(Protocol):
         """Open the table of a data set."""
 
 
+AfterRefusal = Literal["with it", "with its attachment", "never"]
+"""How a delivery continues after a message was refused: with this message, with the first one of its attachment, or not
+at all."""
+
+
 class Framing(Protocol):
     """A way to cut attachments into physical messages: how to read it, which kinds it carries, and how to write it.
 
@@ -345,6 +350,10 @@ class Framing(Protocol):
     def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:  # noqa: ARG002
         """Return the properties of a message of an attachment, in addition to its descriptor: all or none."""
         return NO_PROPERTIES
+
+    def after_refusal(self, message: PhysicalMessage, code: int) -> AfterRefusal:  # noqa: ARG002
+        """Return how a delivery continues after its receiver refused a message with this reason code of MQTT 5."""
+        return "with it"
 
     def write(
         self,

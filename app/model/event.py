@@ -95,7 +95,8 @@ class RangePart(NamedTuple):
     """What one message says of a file that comes in byte ranges: its beginning, a range, or its end.
 
     Only the beginning has the `definition`. Only a range has `size` bytes, from the byte `offset` on; the `offset` of
-    the end is the size of the file. Ends that say different things differ in `statement`."""
+    the end is the size of the file. The `statement`, less than 2**31, is of what else a beginning or an end says: those
+    that say the same have the same one, whatever their bytes. It is 0 for an end that says nothing but the size."""
 
     correl_id: bytes
     offset: int

@@ -100,11 +100,18 @@ class AskingReceiver(Receiver, Protocol):
         lost. May be called from any thread."""
 
 
+class RefusedPublish(NamedTuple):
+    """A message that a broker refused: its `number` in the batch, from 0 on, and the broker's reason code of MQTT 5."""
+
+    number: int
+    code: int
+
+
 class SendFailed(Exception):
     """A broker did not take messages. If `permanent`, trying again cannot help. The broker has confirmed the first
     `confirmed` of the messages nevertheless; any number of the later ones may have arrived. An attempt that only had to
     wait does not `count` against the limit of attempts. Neither does one that waits for other credentials in a file:
-    it is repeated `within` some seconds."""
+    it is repeated `within` some seconds. It may have `refused` one of the messages, which its framing understands."""
 
     def __init__(
         self,
@@ -114,9 +121,10 @@ class SendFailed(Exception):
         confirmed: int = 0,
         counts: bool = True,
         within: float | None = None,
+        refused: RefusedPublish | None = None,
     ) -> None:
         super().__init__(why)
-        self.permanent, self.confirmed, self.within = permanent, confirmed, within
+        self.permanent, self.confirmed, self.within, self.refused = permanent, confirmed, within, refused
         self.counts = counts and within is None
 
 

@@ -1,6 +1,7 @@
 """Files over MQTT through a real Mosquitto and a gateway of its own, in and out."""
 
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +15,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from tests.support.file_transfer_program import sent_file
+from tests.support.file_transfer_server import FileTransferServer
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.group_loads import upload
@@ -154,6 +156,9 @@ def test_commands_are_answered_when_what_became_of_them_is_durable(
         publish([("$file/a/4", content[4:])], broker.port, version)  # which the broker alone answers
         assert client.ask("$file-async/a/fin/10") == (0, "success")
         check_finished(process, checksum)
+        assert client.ask(f"$file-async/a/fin/10/{checksum}") == (0, "success")
+        assert client.ask(f"$file-async/a/fin/10/{'0' * 64}")[0] == 0x83
+        assert client.ask("$file-async/a/init", b'{ "name":  "a.bin" }') == (0, "success")
         assert client.ask("$file-async/a/abort")[0] == 0x83
         code, why = client.ask("$file-async/a/init", b"{}")
         assert (code, why.partition(":")[0]) == (0x83, "bad-init")
@@ -167,10 +172,46 @@ def test_commands_are_answered_when_what_became_of_them_is_durable(
             assert client.answered_on == "$file-response/me"
             client.ask("$file-async/a/0", content[:4], "plant/valve")
             assert client.answered_on == "$file-response/a"
+            assert client.ask("$file/c/init", b"{oops", "$file-response/me")[0] == 0x83
+            assert client.ask("$file/a/fin/10", b"", "$file-response/me") == (0, "success")
         process.kill()
         process.start()
         assert client.ask("$file-async/a/fin/10") == (0, "success")
         client.close()
+
+
+def test_reason_codes_of_a_server_say_how_a_delivery_continues(tmp_path: Path) -> None:
+    """A server that has lost the segments gets them all again; one that asks to cancel gets nothing more."""
+    content = Random(4).randbytes(2500)
+    options = 'framing = "file_transfer"\nbody_limit = 1024\nretry_first = "10ms"\nretry_longest = "50ms"\n'
+    with (
+        FileTransferServer() as server,
+        ForkedGateway(tmp_path, mqtt_destination("devices", server.port, "$file", options)) as process,
+    ):
+
+        def ended(name: str, **plan: list[int]) -> tuple[str, list[tuple[str, int]]]:
+            """Return the state in which the delivery of a file ends, and the commands that were refused."""
+            server.asked.clear()
+            server.plan.update({kind: deque(codes) for kind, codes in plan.items()})
+            sent = process.client.put(f"/v1/files/devices/{name}", content=content)
+            found: dict[str, Any] = {}
+
+            def is_ended() -> bool:
+                found.update(process.client.get(sent.headers["location"]).raise_for_status().json())
+                return found["state"] in ("sent", "failed")
+
+            process.until(is_ended)
+            return found["state"], [(kind, code) for kind, _, code in server.asked if code]
+
+        state, refused = ended("again", init=[0x97], segment=[0, 0x80, 0x97])
+        assert (state, refused[:3]) == ("sent", [("init", 0x97), ("segment", 0x80), ("segment", 0x97)])
+        assert len([1 for kind, offset, _ in server.asked if (kind, offset) == ("segment", 0)]) <= 3
+        assert ended("anew", fin=[0x80, 0x80]) == ("sent", [("fin", 0x80), ("fin", 0x80)])
+        assert [offset for kind, offset, _ in server.asked if kind == "segment"] == [0, 1024, 2048] * 3
+        for kind in ("init", "segment", "fin"):
+            state, refused = ended(f"cancelled-{kind}", **{kind: [0x83]})
+            assert (state, refused[0]) == ("failed", (kind, 0x83))
+        assert server.files == {"again": content, "anew": content}
 
 
 def check_finished(process: GatewayProcess, checksum: str) -> None:

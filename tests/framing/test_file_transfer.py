@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.assembly.arrangement import arrangement_of
-from app.assembly.collecting import Completed, TrackedAttachment
+from app.assembly.collecting import Completed, Refused, Repeated, TrackedAttachment
 from app.assembly.machine import Assembly, AssemblyLimits
 from app.assembly.part_places import Parts as PartPlaces
 from app.codecs.file_transfer.commands import LONGEST_DOCUMENT
@@ -168,14 +168,55 @@ def test_a_file_with_a_contradiction_that_its_checksum_has_decided_says_so(tmp_p
     [
         ([("fin/5", b""), ("3", b"hello")], ["segment-beyond-end"]),
         ([("3", b"hello"), ("fin/5", b"")], ["conflicting-end"]),
-        ([("fin/5", b""), (f"fin/5/{HELLO}", b""), ("fin/6", b"")], ["conflicting-end"] * 2),
-        ([("init", NAMED), ("init", NAMED.replace(b"a.bin", b"b.bin"))], ["conflicting-part"]),
+        ([("fin/5", b""), (f"fin/5/{HELLO}", b""), ("fin/6", b"")], ["conflicting-end"]),
+        ([(f"fin/5/{HELLO}", b""), (f"fin/5/{'0' * 64}", b""), ("fin/5", b"")], ["conflicting-end"]),
+        ([("init", NAMED), ("init", NAMED.replace(b"a.bin", b"b.bin"))], ["conflicting-init"]),
+        (
+            [("init", b'{"name": "a", "checksum": "%s"}' % HELLO.encode()), ("init", b'{"name": "a"}')],
+            ["conflicting-init"],
+        ),
     ],
 )
 def test_what_contradicts_the_first_message_is_refused(
     tmp_path: Path, sent: list[tuple[str, bytes]], codes: list[str]
 ) -> None:
     assert outcome(tmp_path, commands(*sent)) == ("receiving", None, codes, None)
+
+
+SAID = {"name": "a.bin", "size": 5, "expire_at": 1_900_000_000, "user_data": {"b": 1, "a": "é"}}
+SAID_AGAIN = json.dumps(
+    {"user_data": {"a": "é", "b": 1}, "expire_at": 2_000_000_000, "size": 5, "name": "a.bin"}, indent=1
+)
+
+
+@given(st.permutations([(f"fin/5/{HELLO}", b""), ("fin/5", b""), ("0", b"hello"), ("init", b"1"), ("init", b"2")]))
+def test_messages_that_agree_are_no_contradiction(sent: list[tuple[str, bytes]]) -> None:
+    """Whether they say more or less, in which words, and in which order."""
+    documents = {b"1": json.dumps(SAID).encode(), b"2": SAID_AGAIN.encode()}
+    messages = commands(*((name, documents.get(body, body)) for name, body in sent))
+    assembly = Assembly(AssemblyLimits())
+    completed = None
+    for position, each in enumerate(messages):
+        event = read_event(each, dialect.ALL)
+        assert isinstance(event, RangePart)
+        effects = assembly.apply("s", event, position, 1)
+        assert not any(isinstance(effect, Refused) for effect in effects)
+        assert all(
+            effect.say_the_same for effect in effects if isinstance(effect, Repeated) and effect.first is not None
+        )
+        completed = completed or next((effect for effect in effects if isinstance(effect, Completed)), None)
+    (attachment,) = assembly.attachments.values()
+    assert completed is not None
+    record = attachment.current()
+    keys, places = zip(*arrangement_of(record).in_order(record, attachment.parts), strict=True)
+    assert content(record, Parts(keys, [messages[place] for place in places])) == b"hello"
+
+
+def test_both_hosts_finish_a_file_whose_messages_agree(tmp_path: Path) -> None:
+    sent = [("init", json.dumps(SAID).encode()), ("fin/5", b""), (f"fin/5/{HELLO}", b""), ("init", SAID_AGAIN.encode())]
+    assert outcome(tmp_path / "right", commands(*sent, ("0", b"hello"))) == ("finished", None, [], HELLO)
+    found = outcome(tmp_path / "wrong", commands(*sent, ("0", b"jello")))
+    assert found == ("quarantined", "bad-checksum", ["bad-checksum"], None)
 
 
 def test_a_segment_before_the_last_one_that_goes_past_the_end_holds_the_file(tmp_path: Path) -> None:

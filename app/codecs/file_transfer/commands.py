@@ -13,7 +13,7 @@ document (`write_answer`).
 
 import json
 import re
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from app.wire import WireError
 
@@ -96,14 +96,18 @@ def read_checksum(text: object) -> str:
 
 
 class FileMetadata(NamedTuple):
-    """The document that begins a file. Only the name is required. Times are seconds; `expire_at` counts from 1970."""
+    """The document that begins a file. Only the name is required. Times are seconds; `expire_at` counts from 1970.
+
+    The specification leaves open what the object `user_data` has. Here it is a text: that of `description`, if the
+    object has nothing else, or the object in JSON with sorted names.
+    """
 
     name: str
     size: int | None = None
     checksum: str = ""
     expire_at: int | None = None
     segments_ttl: int | None = None
-    user_data: Any = None
+    user_data: str = ""
 
 
 def read_metadata(document: bytes) -> FileMetadata:
@@ -115,6 +119,7 @@ def read_metadata(document: bytes) -> FileMetadata:
         raise WireError("body", LONGEST_DOCUMENT, f"{len(document)} bytes; at most {LONGEST_DOCUMENT} are allowed")
     try:
         given = json.loads(document)
+        user_data = _user_data(given.get("user_data")) if isinstance(given, dict) else ""
     except (ValueError, RecursionError) as error:
         raise WireError("body", getattr(error, "pos", 0), f"it is not JSON: {error}"[:200]) from error
     if not isinstance(given, dict):
@@ -125,7 +130,7 @@ def read_metadata(document: bytes) -> FileMetadata:
         raise WireError("name", -1, why)
     numbers = {row: _whole_number(row, given[row], least) for row, least in _NUMBERS if given.get(row) is not None}
     checksum = "" if given.get("checksum") is None else read_checksum(given["checksum"])
-    return FileMetadata(name, checksum=checksum, user_data=given.get("user_data"), **numbers)
+    return FileMetadata(name, checksum=checksum, user_data=user_data, **numbers)
 
 
 _NUMBERS: Final = (("size", 0), ("expire_at", 0), ("segments_ttl", 1))
@@ -137,17 +142,20 @@ def _whole_number(row: str, value: object, least: int) -> int:
     return value
 
 
+def _user_data(given: object) -> str:
+    if isinstance(given, dict) and given.keys() == {"description"}:
+        given = given["description"]
+    if given is None or isinstance(given, str):
+        return given or ""
+    return json.dumps(given, ensure_ascii=False, sort_keys=True)
+
+
 def write_metadata(metadata: FileMetadata) -> bytes:
     """Return the document that begins a file."""
     given = {name: value for name, value in metadata._asdict().items() if value not in (None, "")}
+    if metadata.user_data:
+        given["user_data"] = {"description": metadata.user_data}
     return json.dumps(given, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def text_of(user_data: object) -> str:
-    """Return the sender's own data as a text."""
-    if user_data is None or isinstance(user_data, str):
-        return user_data or ""
-    return json.dumps(user_data, ensure_ascii=False)
 
 
 def write_answer(topic: str, code: int, description: str) -> bytes:

@@ -190,8 +190,8 @@ def _assembled(
             match effect:
                 case Completed():
                     is_complete = True
-                case Repeated(_, first, again):
-                    repeated.append((first, again))
+                case Repeated(_, first, again, _, say_the_same):
+                    repeated.append((None if say_the_same else first, again))
                 case Refused():
                     refused.append(effect)
                 case Warned():

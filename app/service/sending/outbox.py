@@ -255,6 +255,8 @@ class Outbox:
                 )
             except SendFailed as error:
                 self._advance(run, batch[: error.confirmed])
+                if error.refused is not None:
+                    self._follow_refusal(run, how, error, batch[error.refused.number], error.refused.code)
                 raise
             if "none" in (run.delivery.subscribers, subscribers):
                 subscribers = "none"
@@ -262,6 +264,19 @@ class Outbox:
             self._advance(run, batch)
             in_doubt = False
         return True
+
+    def _follow_refusal(
+        self, run: "_Run", how: FramingOptions, error: SendFailed, message: PhysicalMessage, code: int
+    ) -> None:
+        """Have the next attempt begin where the framing says, after the receiver refused a message; or no attempt."""
+        after = framing(self._settings.framing).after_refusal(message, code)
+        error.permanent = error.permanent or after == "never"
+        if after == "with its attachment":
+            all_messages = enumerate(self._cut(how, run.delivery))
+            first = next(number for number, each in all_messages if each.group_id == message.group_id)
+            self._known[run.delivery.id].confirmed = first
+            run.delivery = replace(run.delivery, messages_sent=first)
+            self._record(run)
 
     def _require_whole(self, run: "_Run", how: FramingOptions) -> None:
         """Make all messages of a delivery without sending them, so that none is begun that has no end.
