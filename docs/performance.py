@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from bench.record import RATIOS, Record, records
 
-LONGEST = 20
+LONGEST = 50
 """Lines of an output that a page shows."""
 
 
