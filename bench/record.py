@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).with_name("results")
 RATIOS = "ratios: "
 MEASURED = ("app", "adapters", "bench", ":!bench/results")
-"""What a commit must say of the code, as paths of git."""
+"""The code that a run measures, as paths of git."""
 
 
 class Record(NamedTuple):
