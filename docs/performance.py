@@ -95,9 +95,8 @@ def page(name: str) -> str:
 
 def _rows(subject: Subject, record: Record) -> Iterator[str]:
     anchor = subject.title.lower().replace(" ", "-").replace(",", "")
-    for name, value in record.ratios.items():
-        what, against, good, unit = subject.ratios[name]
-        yield f"| {what} | {f'{value} {unit}'.strip()} | {against} | [`bench.{record.program}`](#{anchor}) | {good} |\n"
+    for name, (what, against, good, unit) in subject.ratios.items():
+        yield f"| {what} | {f'{record.ratios[name]} {unit}'.strip()} | {against} | [`bench.{record.program}`](#{anchor}) | {good} |\n"
 
 
 def _section(subject: Subject, record: Record) -> str:

@@ -23,6 +23,7 @@ UNRECORDED = {
     "order_packet",
     "pipeline",
     "receipts",
+    "receivers",
     "rendezvous",
     "rest",
     "scaling",
