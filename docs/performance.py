@@ -96,7 +96,9 @@ def page(name: str) -> str:
 def _rows(subject: Subject, record: Record) -> Iterator[str]:
     anchor = subject.title.lower().replace(" ", "-").replace(",", "")
     for name, (what, against, good, unit) in subject.ratios.items():
-        yield f"| {what} | {f'{record.ratios[name]} {unit}'.strip()} | {against} | [`bench.{record.program}`](#{anchor}) | {good} |\n"
+        if value := record.ratios.get(name):
+            by = f"[`bench.{record.program}`](#{anchor})"
+            yield f"| {what} | {f'{value} {unit}'.strip()} | {against} | {by} | {good} |\n"
 
 
 def _section(subject: Subject, record: Record) -> str:
