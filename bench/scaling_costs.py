@@ -14,15 +14,15 @@ COSTS = {
     "settle_attachment": (
         239e-6,
         "s an attachment",
-        "docs/spark-measurements.md: content read, checked, written to a folder",
+        "docs/spark-operating.md: content read, checked, written to a folder",
     ),
     "shared_message": (15e-6, "s a message", "bench.receivers over bench.steps: MQTT 5, publishing"),
     "shared_attachment": (280e-6, "s an attachment", "bench.receivers over bench.steps: a keeper with PostgreSQL"),
     "catalog_attachment": (290e-6, "s an attachment", "bench.receivers: PostgreSQL's server"),
-    "spark_batch": (2.0, "s a micro-batch", "docs/spark-measurements.md: the model of a batch"),
-    "spark_attachment": (0.45e-3, "s of a core an attachment", "docs/spark-measurements.md: the model of a batch"),
-    "spark_byte": (1 / 2**30, "s of a core a byte", "docs/spark-measurements.md: the model of a batch"),
-    "driver_attachment": (0.04e-3, "s an attachment", "docs/spark-measurements.md: the model of a batch"),
+    "spark_batch": (2.0, "s a micro-batch", "docs/spark-operating.md: the model of a batch"),
+    "spark_attachment": (0.45e-3, "s of a core an attachment", "docs/spark-operating.md: the model of a batch"),
+    "spark_byte": (1 / 2**30, "s of a core a byte", "docs/spark-operating.md: the model of a batch"),
+    "driver_attachment": (0.04e-3, "s an attachment", "docs/spark-operating.md: the model of a batch"),
 }
 STORES = {
     "bench": {"put": 0.02, "put_byte": 1 / 27.3e6, "put_alone": 2.4e-3},

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import bench
+from docs.performance import SUBJECTS
 from tests.support.length import IS_LONG
 
 pytestmark = pytest.mark.process
@@ -20,7 +21,7 @@ SMALL = {
 }
 """Those that start no broker, database or Spark. Of `rest`, the parts whose peer the tests' system has."""
 LARGE = {
-    "archive_ack": "--delays 5 --seconds 1",
+    "archive_ack": "--delays 20 --seconds 1",
     "driver": "--attachments 20000",
     "headers": "--headers 2000",
     "incremental": "--batches 3 --attachments 10",
@@ -35,7 +36,7 @@ LARGE = {
     "serving": "--rows 2000 --seconds 0.3 --times 3",
     "steps": "--messages 2048",
 }
-PARTS = {"pipeline_journals", "queues", "scaling_costs"}
+PARTS = {"pipeline_journals", "queues", "record", "scaling_costs"}
 """Modules that are no programs."""
 
 
@@ -49,6 +50,9 @@ def test_it_runs_and_prints_ratios(name: str) -> None:
     assert word == "ratios:"
     assert ratios
     assert all(float(each.partition("=")[2]) > 0 for each in ratios)
+    assert {each.partition("=")[0] for each in ratios} <= {*SUBJECTS[name].ratios}, (
+        "explain it in docs/performance.toml"
+    )
 
 
 def test_all_are_here() -> None:
