@@ -2,7 +2,7 @@
 # Both set up what they need, on a machine that has nothing but make and Python 3.11 with venv, and repair what was left
 # half done.
 
-PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3; do \
+PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3.14 python3; do \
 	$$each -c '' 2>/dev/null && command -v $$each && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
