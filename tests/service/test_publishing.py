@@ -392,6 +392,34 @@ def test_who_was_paused_has_acknowledged_nothing_that_is_not_published(
         assert paused.identity().id not in {each.id for each in place.catalog.receiving_journals()}
 
 
+def test_a_fence_that_comes_late_removes_nothing(place: ReceiversTogether, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receiver that is taken for dead is at work: it publishes and retires before the fence of another one, which
+    so gets a number that was used before."""
+    publisher, working = without_disk(place, "working")
+    other, _ = without_disk(place, "other")
+    first, gap, behind = (
+        working.begin_append([PhysicalMessage("orders", "sas_queue", body=b"%d" % number)]) for number in range(3)
+    )
+    fence = ArrowArchive.fence
+
+    def late(archive: ArrowArchive, after: int) -> bool:
+        place.end_lease()
+        first()
+        publisher.publish()
+        working.retire(1)
+        behind()
+        return fence(archive, after)
+
+    monkeypatch.setattr("app.service.receiving.publishing.TAKEN_OVER_SECONDS", 0.0)
+    sleep(0.01)
+    with monkeypatch.context() as late_fence:
+        late_fence.setattr(ArrowArchive, "fence", late)
+        other.publish()
+    gap()  # now all three are acknowledged
+    publisher.publish()
+    assert (publisher.check()["error"], place.archived()) == (None, [b"0", b"1", b"2"])
+
+
 def test_who_removes_what_another_one_has_left_is_seen_at_work(
     place: ReceiversTogether, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -243,6 +243,10 @@ class Publisher:
         own = self._publish(_Own(left, journal, is_left=True))
         if not left.fence(own.published):
             return  # it has just added a segment: the next look finds that
+        if self._recorded(own).published > own.published:
+            # Others have published and removed the segment that had the number of the fence, which so stops nobody. The
+            # receiver may be at work, and acknowledge what it has added behind.
+            return
         segments = [segment.number for segment in left.segments()]
         for at in range(0, len(segments), REMOVED_AT_ONCE):
             self._show()
