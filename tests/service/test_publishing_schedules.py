@@ -31,7 +31,7 @@ def test_nothing_is_lost_and_nothing_is_published_twice(run: Run) -> None:
     assert min(happened[what] for what in ("paused", "replaced", "put failed")) > 0
 
 
-@pytest.mark.parametrize("seed", [1_042_114])
+@pytest.mark.parametrize("seed", [1_042_114, 1_058_956])
 def test_what_went_wrong_once_does_not_again(run: Run, seed: int) -> None:
     run(seed)
 
