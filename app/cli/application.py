@@ -72,6 +72,10 @@ COMMANDS = {
     "quarantine": ("list_commands.quarantine", "List and handle messages that the gateway cannot read."),
     "webhooks": ("webhooks_command.webhooks", "Show webhooks, and send events again."),
     "receivers": ("receivers_command.receivers", "Show receivers that share a journal, have one leave, or forget it."),
+    "mcp": (
+        "mcp_command.mcp",
+        "Serve a gateway's tools for language models on standard input and output, until standard input ends.",
+    ),
     "receipt": ("receipt_command.receipt", "Fetch signed receipts, and verify them without a gateway."),
     "tables": ("tables_command.tables", "Read and maintain the tables that the pipeline builds from data sets."),
     "config": ("config_command.config", "Check and show the configuration."),

@@ -14,11 +14,11 @@ from attachment_gateway_client import (
     Unreachable,
     located,
 )
-from attachment_gateway_client.calls import shown
+from attachment_gateway_client.calls import checked_token, shown
 
 from app.cli.terminal import FAILED, UNREACHABLE, Failure
 
-__all__ = ["DEFAULT_URL", "Client", "Url", "as_failure", "connect", "is_unavailable", "located"]
+__all__ = ["DEFAULT_URL", "Client", "Url", "as_failure", "connect", "credentials", "is_unavailable", "located"]
 
 SHOWN_ERRORS = 50
 _UNSUITABLE = "/problems/unsuitable"
@@ -43,6 +43,12 @@ def connect(url: str) -> Client:
         raise Failure(f"{_TOKEN} is not a token: {error}", "write the token into it again") from error
     except ValueError as error:
         raise Failure(str(error), "" if "gateway" in str(error) else hint) from error
+
+
+def credentials() -> dict[str, str]:
+    """Return the header fields with the token of `ATTACHMENT_GATEWAY_TOKEN`, for another client than `connect` makes."""
+    token = checked_token(os.environ.get(_TOKEN) or "")
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def is_unavailable(error: AttachmentGatewayError) -> bool:

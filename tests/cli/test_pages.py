@@ -120,6 +120,7 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
     ("docs/python-client.md", "pip install ./clients/python", "tests/test_packaging.py installs the wheel"),
     ("docs/python-client.md", "python client.py", "tests/cli/test_tutorials.py runs this and compares"),
     ("docs/(access|mcp).md", "attachment-gateway (keys|audit)( .*)?", "tests/cli/test_keys.py runs both"),
+    ("docs/mcp.md", "attachment-gateway mcp .*", "needs mcp = true; tests/cli/test_mcp_bridge.py runs these"),
     ("docs/access.md", "curl .*/v1/links(.|\n)*", "tests/web/test_links.py makes links"),
     (
         "docs/(installing|kubernetes|scaling).md",
