@@ -46,7 +46,7 @@ def connect(url: str) -> Client:
 
 
 def credentials() -> dict[str, str]:
-    """Return the header fields with the token of `ATTACHMENT_GATEWAY_TOKEN`, for another client than `connect` makes."""
+    """Return the header fields with the token of `ATTACHMENT_GATEWAY_TOKEN`, for clients other than `connect` makes."""
     token = checked_token(os.environ.get(_TOKEN) or "")
     return {"Authorization": f"Bearer {token}"} if token else {}
 

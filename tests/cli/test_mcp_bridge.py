@@ -129,9 +129,8 @@ def test_gateways_without_it_and_gateways_that_go_away(tmp_path: Path) -> None:
             return said
 
         def is_calling() -> bool:
-            active = re.search(
-                r'^http_server_active_requests\{.*"POST".*\} (\S+)$', gateway.client.get("/metrics").text, re.M
-            )
+            text = gateway.client.get("/metrics").text
+            active = re.search(r'^http_server_active_requests\{.*"POST".*\} (\S+)$', text, re.MULTILINE)
             return active is not None and float(active[1]) > 0
 
         errors = tmp_path / "errors"

@@ -1,5 +1,6 @@
 """Every page and every detail page: accessible in both schemes, on a desk and on a phone; and every other address."""
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from io import BytesIO
@@ -15,6 +16,7 @@ from app.tables.quality import QUALITY, Increment, quality_rows
 from app.testing.outgoing_files import delivery
 from app.web.app import create_app
 from app.web.console.endpoints import FOLDER
+from app.web.mcp.tools import OFFERED
 from tests.console.support import Console
 from tests.support.tables import visits
 from tests.web.stock import Stock, arriving, serving
@@ -66,6 +68,7 @@ class World:
             "tables",
             "tables/CLINIC.VISITS",
             "pipeline",
+            "tools",
             "trace",
             "nowhere",
         )
@@ -73,7 +76,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    stock = Stock(tmp_path_factory.mktemp("pages"), **arriving())
+    stock = Stock(tmp_path_factory.mktemp("pages"), **arriving() | {"http": {"mcp": True}})
     try:
         with serving(create_app(stock.gateway)) as address:
             yield World(stock, address)
@@ -107,6 +110,24 @@ def test_every_page_is_accessible_and_fits(world: World, open_console: Opened, s
         assert console.accessibility_violations(only_looks=scheme == "dark") == [], place
         overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert overflow <= 0, (place, overflow)
+
+
+def test_the_tools_of_models_are_listed_with_what_their_programs_need(world: World, open_console: Opened) -> None:
+    console = open_console(world.address, "tools")
+    page = console.page
+    rows = page.get_by_role("region", name="Tools").locator("tbody tr")
+    expect(rows).to_have_count(len(OFFERED))
+    assert {name: changes for name, changes, _ in (row.locator("td").all_inner_texts() for row in rows.all())} == {
+        name: "yes" if name == "send_file" else "no" for name in OFFERED
+    }
+    over_http, local = (json.loads(text)["mcpServers"] for text in page.locator("pre").all_inner_texts())
+    assert over_http["attachment-gateway"] == {"type": "http", "url": f"{world.address}/mcp"}
+    assert local["attachment-gateway"] == {
+        "command": "attachment-gateway",
+        "args": ["mcp"],
+        "env": {"ATTACHMENT_GATEWAY_URL": world.address},
+    }
+    console.picture("tools")
 
 
 def test_navigation_and_filters_are_folded_and_rows_are_cards_on_a_phone(world: World, open_console: Opened) -> None:

@@ -99,6 +99,10 @@ def test_what_a_key_may_not_do_is_not_offered(world: World, open_console: Opened
     operator = open_console(world.address, entry, key=world.key("operator", May.READ, May.OPERATE)).page
     expect(operator.get_by_role("button", name="Replay", exact=True)).to_be_visible()
     assert operator.get_by_text("read only").count() == 0
+    operator.goto(f"{world.address}/console/#/tools")
+    expect(operator.locator("main")).to_contain_text(
+        "MCP is off at this gateway. To switch it on, set mcp = true in [http]"
+    )
 
 
 def test_a_key_that_only_sends_has_only_that_view(world: World, open_console: Opened) -> None:

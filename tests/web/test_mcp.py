@@ -108,6 +108,10 @@ def test_who_may_call_nothing_sees_nothing(world: World) -> None:
     assert world.tools(world.key(Scope.SEND)) == {"send_file"}
     delete = world.key(Scope.DELETE)
     assert world.tools(delete) == set()
+    for key in (world.key(Scope.ADMIN), world.key(Scope.READ), delete):
+        listed = httpx2.get(f"{world.address}/v1/tools", headers={"Authorization": f"Bearer {key}"}).json()
+        assert (listed["mcp"], {each["name"] for each in listed["items"]}) == ("/mcp", world.tools(key))
+        assert {each["name"] for each in listed["items"] if each["changes"]} <= {"send_file"}
     for name in ("list_attachments", "send_file"):
         told = {"destination": "partner", "name": "a", "text": "b"} if name == "send_file" else {}
         result = world.call(delete, name, **told)

@@ -98,6 +98,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "get_summary": _READ,
     "trace": _READ,
     "get_caller": Operation(None, any_scope=True),
+    "list_tools": Operation(None, any_scope=True),
     "get_sign_in": _OPEN,
     "sign_in": Operation(None, "sign-in"),
     "create_link": Operation(Scope.READ, "create-link"),

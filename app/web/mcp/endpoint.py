@@ -28,9 +28,11 @@ from mcp.types import (
     ListToolsResult,
     TextContent,
     TextResourceContents,
+    Tool,
 )
 from starlette.types import Receive, Scope, Send
 
+from app.model.principals import Principal
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.mcp.bounded_request import Answer, ask
 from app.web.mcp.tools import ArgumentsRefused, RestRequest, RestTool, tools
@@ -80,11 +82,13 @@ class ModelContext:
     def _tools(self) -> Mapping[str, RestTool]:
         return tools(self._app.openapi())
 
+    def offered(self, principal: Principal) -> list[Tool]:
+        """Return the tools that somebody may use."""
+        return [each.tool for each in self._tools.values() if principal.may(each.scope)]
+
     async def _list(self, context: Any, _params: object) -> ListToolsResult:
-        """Return the tools that the caller may use."""
         caller: Caller = context.request.state.caller
-        may = [each for each in self._tools.values() if caller.principal.may(each.scope)]
-        return ListToolsResult(tools=[each.tool for each in may])
+        return ListToolsResult(tools=self.offered(caller.principal))
 
     async def _call(self, context: Any, params: CallToolRequestParams) -> CallToolResult:
         given = dict(params.arguments or {})

@@ -15,7 +15,7 @@ from app.service.access.audit import AuditLog, Entry, Repeats
 from app.service.access.signed_links import Links
 from app.web.access.operations import READ_AUDIT
 from app.web.dependencies.caller import LINK, CallerDep, resource_router
-from app.web.dependencies.request_gateway import API, GatewayDep, PagingDep
+from app.web.dependencies.request_gateway import API, BaseDep, GatewayDep, PagingDep
 from app.web.http.entity_tags import weak_tag
 from app.web.http.json_body import read_json, request_body
 from app.web.http.parameters import Timestamp, optional_time, to_microseconds
@@ -66,6 +66,23 @@ class CallerView(BaseModel):
     expires_at: datetime | None = Field(description="when the key or the access token expires")
 
 
+class ToolView(BaseModel):
+    """A tool of the Model Context Protocol, which is an operation of REST."""
+
+    name: str = Field(description="that of the operation", examples=["list_attachments"])
+    description: str
+    changes: bool = Field(description="whether it does more than read", examples=[False])
+
+
+class ToolsView(BaseModel):
+    """The tools for language models that the caller may use."""
+
+    mcp: str | None = Field(
+        description="path where the protocol is spoken; null where `http.mcp` is false", examples=["/mcp"]
+    )
+    items: list[ToolView]
+
+
 @router.get("/caller", operation_id="get_caller")
 def get_caller(caller: CallerDep) -> CallerView:
     """Return who the caller is, its scopes and its limits, so that a client offers only what is allowed."""
@@ -79,6 +96,19 @@ def get_caller(caller: CallerDep) -> CallerView:
         destinations=None if who.destinations is None else sorted(who.destinations),
         expires_at=optional_time(who.expires_at),
     )
+
+
+@router.get("/tools", operation_id="list_tools")
+def list_tools(request: Request, caller: CallerDep, base: BaseDep) -> ToolsView:
+    """List the tools for language models (Model Context Protocol) that the caller may use, and say where they are."""
+    offering = getattr(request.app.state, "model_context", None)
+    if offering is None:
+        return ToolsView(mcp=None, items=[])
+    items = [
+        ToolView(name=each.name, description=each.description, changes=not each.annotations.read_only_hint)
+        for each in offering.offered(caller.principal)
+    ]
+    return ToolsView(mcp=base.removesuffix(API) + "/mcp", items=items)
 
 
 @router.get(

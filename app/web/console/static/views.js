@@ -12,6 +12,7 @@ export const VIEWS = [
   { path: "quarantine", most: 1, title: "Quarantine", scope: "read", load: () => import("./views/quarantine.js") },
   { path: "tables", most: 1, title: "Tables and SQL", scope: "read", load: () => import("./views/tables.js") },
   { path: "pipeline", title: "Pipeline", scope: "read", load: () => import("./views/pipeline.js") },
+  { path: "tools", title: "Model tools", scope: "read", load: () => import("./views/tools.js") },
   { path: "trace", title: "Trace", scope: "read", load: () => import("./views/trace.js") },
 ];
 
