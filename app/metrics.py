@@ -266,6 +266,7 @@ class Metrics(_Declared):
 
     def _declare_receipts(self) -> None:
         self.receipts = self._counter("receipts", "Statements that were appended to the log of receipts")
+        self.receipts_failing = self._gauge("receipts_failing", "1 while the log of receipts cannot be appended to")
         self.receipt_log_size = self._gauge("receipt_log_size", "Statements in the log of receipts, at the keeper")
         self.receipts_behind_events = self._gauge(
             "receipts_behind_events", "Events after the last one that the log of receipts includes, at the keeper"

@@ -138,6 +138,11 @@ EVENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "delivery.failed": ("delivery", "it is not tried again", ("destination", "attempts", "reason")),
     "delivery.deleted": ("delivery", "a client deleted it", ("destination",)),
     "delivery.cancelled": ("delivery", "a client cancelled it", ("destination", "attempts", "reason")),
+    "receipt.made": (
+        "attachment or delivery",
+        "its [receipt](receipts.md) can be fetched at `receipt`; the other fields are its place in the log",
+        ("source", "destination", "name", "receipt", "leaf_hash", "leaf_index", "tree_size"),
+    ),
 }
 """By type: what `subject` identifies, when the event happens, the fields of `data` (some only in some cases)."""
 

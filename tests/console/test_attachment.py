@@ -118,7 +118,8 @@ def test_a_withheld_part_is_a_gap_that_closes_when_it_comes(world: World, open_c
     with page.expect_download() as download:
         page.get_by_role("button", name="As it was sent").click()
     assert download.value.path().read_bytes() == LINES
-    world.gateway.until(lambda: world.gateway.client.get(f"/v1/attachments/{found}/receipt").is_success)
+    expect(page.get_by_text(f"attachment-gateway receipt verify {found}.receipt.cose")).to_be_visible()
+    expect(page.get_by_text("Its receipt was made")).to_be_visible()
     with page.expect_download() as receipt:
         page.get_by_role("button", name="Receipt").click()
     ring = key_ring([public_key((world.gateway.folder / "pub.pem").read_bytes())])

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,8 @@ def test_a_receipt_comes_and_stays(stock: Stock, http: httpx.Client) -> None:
     record = finish(stock, b"content")
     path = f"/v1/attachments/{record.id}/receipt"
     assert http.get(f"/v1/attachments/{record.id}").json()["links"]["receipt"] == path
+    assert http.get(f"/v1/attachments/{record.id}").json()["receipt"] == "coming"
+    assert http.get(f"/v1/attachments/{unfinished.id}").json()["receipt"] is None
     for given, waits in ((path, "2"), ("/v1/receipt-log", "2"), (f"/v1/attachments/{unfinished.id}/receipt", None)):
         none = http.get(given)
         assert (none.status_code, none.json()["type"]) == (404, "/problems/no-receipt"), given
@@ -73,6 +76,21 @@ def test_a_receipt_comes_and_stays(stock: Stock, http: httpx.Client) -> None:
     assert record.sha256 is not None
     assert record.sha256.encode() in verified.statement
     assert http.get(f"/v1/deliveries/{record.id}/receipt").status_code == 404
+    assert http.get(f"/v1/attachments/{record.id}").json()["receipt"] == "made"
+    told = [each for each in stock.catalog.events_about(record.id, 0) if each.type == "receipt.made"]
+    assert [each.data for each in told] == [
+        {
+            "source": record.source,
+            "name": record.qualifier_2,
+            "receipt": path,
+            "leaf_hash": sha256(b"\0" + verified.statement).hexdigest(),
+            "leaf_index": verified.place,
+            "tree_size": verified.head.size,
+        }
+    ]
+    happened = http.get(f"/v1/attachments/{record.id}/timeline").json()["items"]
+    (made,) = [each for each in happened if each["type"] == "receipt-made"]
+    assert made["detail"] == "number 0 of the log of receipts"
 
     assert http.delete(f"/v1/attachments/{record.id}").status_code == 204
     stock.catalog.drop_attachments([AttachmentState.DELETED], stock.clock.now() + 1, 10)
@@ -141,10 +159,10 @@ def test_events_wait_for_the_log(stock: Stock) -> None:
     record = finish(stock, b"content")
     finish(stock, b"other")
     old.drop_events()
-    assert len(stock.catalog.events_about(record.id, 0)) == 1
+    assert [each.type for each in stock.catalog.events_about(record.id, 0)] == ["attachment.finished"]
     append(stock)
     old.drop_events()
-    assert stock.catalog.events_about(record.id, 0) == []
+    assert [each.type for each in stock.catalog.events_about(record.id, 0)] == ["receipt.made"]
 
 
 def test_without_the_settings_there_are_none(tmp_path: Path) -> None:

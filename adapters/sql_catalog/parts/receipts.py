@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Text, and_, bindparam, cast, func, insert, select, update
 
 from adapters.sql_catalog.bulk_rows import BulkStatement
-from adapters.sql_catalog.parts.part import CatalogPart, among, chunks
+from adapters.sql_catalog.parts.part import CatalogPart, among, chunks, log_events
 from adapters.sql_catalog.schema import catalog_tables
 from adapters.sql_catalog.schema.catalog_tables import receipt_heads, receipt_log, receipt_statements, receipt_tiles
 from adapters.sql_catalog.schema.record_rows import delivery_record
@@ -23,7 +23,7 @@ from app.model.receipt_records import (
     ReceiptCause,
     ReceiptLog,
 )
-from app.model.records import DeliveryRecord
+from app.model.records import DeliveryRecord, NewEvent
 
 _events, _attachments, _messages = catalog_tables.events, catalog_tables.attachments, catalog_tables.messages
 _IN_JSON = {"warnings", "evidence"}
@@ -90,6 +90,7 @@ class ReceiptsPart(CatalogPart):
         tiles: Mapping[tuple[int, int], bytes],
         event: int,
         head: KeptHead | None,
+        events: Sequence[NewEvent] = (),
     ) -> ReceiptLog:
         changed = ReceiptLog(log.name, log.size + len(receipts), event)
         same = (receipt_log.c.name == log.name, receipt_log.c.size == log.size, receipt_log.c.event == log.event)
@@ -108,6 +109,7 @@ class ReceiptsPart(CatalogPart):
             if head is not None:
                 number = select(func.coalesce(func.max(receipt_heads.c.number), 0) + 1).scalar_subquery()
                 connection.execute(insert(receipt_heads).values(number=number, **head._asdict()))
+            log_events(connection, events)
         return changed
 
     def _save_tiles(self, connection: Connection, tiles: Mapping[tuple[int, int], bytes]) -> None:

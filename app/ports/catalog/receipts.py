@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from app.model.receipt_records import KeptHead, KeptStatement, NewReceipt, ReceiptCause, ReceiptLog
+from app.model.records import NewEvent
 
 
 class ReceiptCatalog(Protocol):
@@ -26,9 +27,10 @@ class ReceiptCatalog(Protocol):
         tiles: Mapping[tuple[int, int], bytes],
         event: int,
         head: KeptHead | None,
+        events: Sequence[NewEvent] = (),
     ) -> ReceiptLog:
-        """Append statements to the log, replace or add tiles, and add a head, all or nothing and durable; return the
-        log as it is then. It includes the events up to `event`.
+        """Append statements to the log, replace or add tiles, and add a head and events, all or nothing and durable;
+        return the log as it is then. It includes the events up to `event`.
 
         Raises CatalogError if the log is not as it was when it was read: another process has appended to it.
         """

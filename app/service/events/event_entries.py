@@ -9,6 +9,7 @@ from typing import Final
 from app.assembly.collecting import Identification, Warned
 from app.codecs.missing_parts.request_documents import MissingParts, spoken
 from app.model.event_logs import EventLogs
+from app.model.receipt_records import ATTACHMENT_FINISHED, ReceiptCause
 from app.model.records import (
     DAMAGED_CONTENT,
     AttachmentRecord,
@@ -132,6 +133,21 @@ def damage_event(record: AttachmentRecord, reason: str, now: int) -> NewEvent:
     """Return the event of finished content that is not as it was received."""
     data: dict[str, object] = {"source": record.source, "code": DAMAGED_CONTENT, "reason": reason}
     return NewEvent("attachment.damaged", record.id, now, data, record.trace_parent)
+
+
+def receipt_event(cause: ReceiptCause, leaf: bytes, place: int, size: int, now: int) -> NewEvent:
+    """Return the event of a receipt that can be fetched: of the statement with this hash, at a place of the log, in a
+    signed tree of this size."""
+    collection = "attachments" if cause.type == ATTACHMENT_FINISHED else "deliveries"
+    about = {name: cause.data[name] for name in ("source", "destination", "name") if name in cause.data}
+    data: dict[str, object] = {
+        **about,
+        "receipt": f"/v1/{collection}/{cause.subject}/receipt",
+        "leaf_hash": leaf.hex(),
+        "leaf_index": place,
+        "tree_size": size,
+    }
+    return NewEvent("receipt.made", cause.subject, now, data)
 
 
 def message_event(message_id: str, source: str, now: int) -> NewEvent:

@@ -19,6 +19,7 @@ from app.service.monitoring.received_runs import MOST_ENTRIES
 EDGE_BATCHES: Final = 32
 """The number of journal batches that are read from the first message on, and up to the last one."""
 _EVENT: Final = "attachment."
+_RECEIPT: Final = "receipt."
 _IN_THE_RECORD: Final = frozenset(("attachment.finished",))
 _ORDER: Final = (
     *("first-message", "header", "first-part", "count", "last-part", "last-message", "message-quarantined"),
@@ -119,18 +120,20 @@ def _events(record: AttachmentRecord, context: ServiceContext) -> Iterator[Momen
     shown = [
         event
         for event in context.catalog.events_about(record.id, record.first_received_at)
-        if event.type.startswith(_EVENT) and event.type not in _IN_THE_RECORD
+        if event.type.startswith((_EVENT, _RECEIPT)) and event.type not in _IN_THE_RECORD
     ]
     for (type_, detail), alike in groupby(shown, key=lambda event: (event.type, _detail(event))):
         first, *others = alike
         last = others[-1].time if others else None
-        yield Moment(first.time, type_.removeprefix(_EVENT), detail, 1 + len(others), last)
+        yield Moment(first.time, type_.removeprefix(_EVENT).replace(".", "-"), detail, 1 + len(others), last)
 
 
 def _detail(event: EventRecord) -> str | None:
     reason, warnings = event.data.get("reason"), event.data.get("warnings")
     if isinstance(warnings, list):
         return "; ".join(map(str, warnings))
+    if event.type.startswith(_RECEIPT):
+        return f"number {event.data['leaf_index']} of the log of receipts"
     return None if reason is None else str(reason)
 
 

@@ -16,6 +16,7 @@ from app.codecs.receipts import cose, merkle
 from app.codecs.receipts.statements import signed_head
 from app.model.receipt_records import KeptHead, NewReceipt, ReceiptLog
 from app.service.context import ServiceContext
+from app.service.events.event_entries import receipt_event
 from app.service.receipts.custody_statements import statement
 from app.service.receipts.receipt_keys import SigningKey
 from app.settings import ReceiptSettings
@@ -51,8 +52,10 @@ class ReceiptAppender:
             has_more = self.append()
         except Exception as error:
             self._log, self._error = None, str(error)  # what is known of the log is read again
+            self._metrics.receipts_failing.set(1)
             raise
         self._error = None
+        self._metrics.receipts_failing.set(0)
         ended = self._context.clock.monotonic()
         shortest = 0.0 if has_more else SHORTEST_PAUSE
         self._due = ended + min(max(shortest, PAUSES * (ended - began)), LONGEST_PAUSE)
@@ -73,16 +76,23 @@ class ReceiptAppender:
         bound = self._catalog.journal_identity() if causes else None
         journal = None if bound is None else bound.id
         new = [NewReceipt(cause.subject, statement(cause, journal)) for cause in causes]
+        leaves = [merkle.leaf_hash(each.statement) for each in new]
         unfilled = {each: self._catalog.receipt_tile(*each) for each in merkle.tiles_to_change(known.size)}
-        tiles = merkle.appended(known.size, [merkle.leaf_hash(each.statement) for each in new], unfilled)
+        tiles = merkle.appended(known.size, leaves, unfilled)
         size, head = known.size + len(new), None
         if size and (new or is_new_key):
             head = self._head(key, known.name, size, unfilled | tiles)
-        self._log = self._catalog.append_receipts(known, new, tiles, reached, head)
+        now = self._context.clock.now()
+        made = [
+            receipt_event(cause, leaf, known.size + at, size, now)
+            for at, (cause, leaf) in enumerate(zip(causes, leaves, strict=True))
+        ]
+        behind = self._catalog.last_event() - reached  # without those that are made here
+        self._log = self._catalog.append_receipts(known, new, tiles, reached, head, made)
         self._signed_by = cose.key_id(key.public_key()) if head is not None else self._signed_by
         self._metrics.receipts.inc(len(new))
         self._metrics.receipt_log_size.set(size)
-        self._metrics.receipts_behind_events.set(self._catalog.last_event() - reached)
+        self._metrics.receipts_behind_events.set(behind)
         return len(causes) == AT_ONCE
 
     def _head(self, key: Ed25519PrivateKey, name: str, size: int, tiles: Mapping[merkle.Tile, bytes]) -> KeptHead:

@@ -76,10 +76,12 @@ class Receipts:
         assert grown == ReceiptLog("urn:one", 2, 7) == catalog.receipt_log()
         assert catalog.receipt_head() == HEAD
         with pytest.raises(CatalogError, match="has changed since it had 0 statements"):
-            catalog.append_receipts(begun, new, {(0, 0): b"x" * 64}, 7, HEAD)
+            catalog.append_receipts(begun, new, {(0, 0): b"x" * 64}, 7, HEAD, [HAPPENED])
+        assert catalog.last_event() == 0
         assert (catalog.receipt_tile(0, 0), catalog.receipt_tile(1, 0)) == (b"t" * 64, b"")
 
-        later = catalog.append_receipts(grown, [NewReceipt("a1", b"{3}")], {(0, 0): b"u" * 96}, 8, None)
+        later = catalog.append_receipts(grown, [NewReceipt("a1", b"{3}")], {(0, 0): b"u" * 96}, 8, None, [HAPPENED])
+        assert catalog.events_after(0, 9)[-1].type == HAPPENED.type
         last = HEAD._replace(size=3, root=b"\3" * 32)
         assert catalog.append_receipts(later, [], {}, 9, last) == ReceiptLog("urn:one", 3, 9)
         assert catalog.receipt_statement("a1") == (2, b"{3}")

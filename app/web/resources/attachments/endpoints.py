@@ -100,6 +100,7 @@ def get_attachment(attachment_id: Identifier, gateway: GatewayDep, caller: Calle
     view = AttachmentView.of(record, caller.base, missing_parts(gateway, record), request)
     if gateway.receipts.are_made and record.state is AttachmentState.FINISHED:
         view.links["receipt"] = f"{view.links['self']}/receipt"
+        view.receipt = "coming" if gateway.receipts.statement(record.id) is None else "made"
     return view
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
@@ -144,6 +145,9 @@ class AttachmentView(BaseModel):
     progress: Progress
     requested: RequestedParts | None = Field(
         default=None, description="what its sender was asked for; null if it never was, and in lists"
+    )
+    receipt: Literal["made", "coming"] | None = Field(
+        default=None, description="null if it is not finished, or no receipts are made, and in lists"
     )
     size: int | None = Field(description="bytes of content, once finished")
     sha256: str | None

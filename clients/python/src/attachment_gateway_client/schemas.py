@@ -209,6 +209,7 @@ class Attachment(TypedDict):
     ordinal: int
     progress: Progress
     requested: NotRequired[RequestedParts | None]
+    receipt: NotRequired[Literal["made", "coming"] | None]
     size: int | None
     sha256: str | None
     content_type: str | None

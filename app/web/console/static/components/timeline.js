@@ -20,6 +20,7 @@ const WORDS = {
   quarantined: "Content could not be read from the parts",
   expired: "Expired before it was complete",
   missing: "Its sender was asked for what is missing",
+  "receipt-made": "Its receipt was made",
   deleted: "Deleted",
 };
 

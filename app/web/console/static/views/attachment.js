@@ -47,11 +47,18 @@ function Downloads({ attachment }) {
     ${offered.map(([name, query]) => html`<span class="action" key=${name}>
       <button type="button" onClick=${() => save(path, query).then(() => setError(null), setError)}>${name}</button>
       <${Copy} text=${() => `${rest.curl("GET", path, { query })} -OJ`} label="curl" /></span>`)}
-    ${attachment.links.receipt && html`<span class="action">
+    ${attachment.receipt === "made" && html`<span class="action">
       <button type="button" onClick=${() => save(receipt).then(() => setError(null), setError)}>Receipt</button>
       <${Copy} text=${() => `${rest.curl("GET", receipt)} -OJ`} label="curl" /></span>`}
   </div><${ErrorBox} error=${error} />`;
 }
+
+/** By the state of its receipt: what is shown, and what to do with one. */
+const RECEIPTS = {
+  made: (id) => html`made; download it with the content, and verify both with <code>attachment-gateway receipt verify ${id}.receipt.cose --key receipts.pub.pem --file CONTENT</code>`,
+  coming: () => "is being made",
+  off: () => html`none: this gateway makes no receipts; its settings have no <code>[receipts]</code>`,
+};
 
 /** Properties of it, without what its sender left empty. */
 const facts = (one) => [
@@ -76,6 +83,7 @@ const facts = (one) => [
   ["First received", html`<${Time} at=${one.first_received_at} />`],
   ["Last received", html`<${Time} at=${one.last_received_at} />`],
   ["Finished", one.finished_at && html`<${Time} at=${one.finished_at} />`],
+  ["Receipt", one.state === "finished" && RECEIPTS[one.receipt ?? "off"](one.id)],
   ["Correlid", html`<code>${one.correl_id}</code>`],
   ["Identifier", html`<code>${one.id}</code> <${Copy} text=${() => rest.curl("GET", `v1/attachments/${one.id}`)} />`],
 ];
@@ -223,11 +231,11 @@ function One({ id }) {
   const path = `v1/attachments/${id}`;
   const { value, error, reload } = useLoad((signal) => rest.get(path, {}, signal), [id]);
   const [isExplained, setExplained] = useState(false);
-  useEvents(["attachment.*", "message.complete"], (events) => events.some((event) => event.subject === id || event.subject === value?.message) && reload());
+  useEvents(["attachment.*", "message.complete", "receipt.made"], (events) => events.some((event) => event.subject === id || event.subject === value?.message) && reload());
   const isUnfinished = value && error?.status !== 410 && UNFINISHED.has(value.state);
   useEvery(AGAIN, reload, Boolean(isUnfinished));
   const progress = value?.progress;
-  const version = value ? [value.state, progress.parts_received, progress.parts_expected, progress.duplicates, value.message].join(" ") : "";
+  const version = value ? [value.state, progress.parts_received, progress.parts_expected, progress.duplicates, value.message, value.receipt].join(" ") : "";
   const timeline = useLoad((signal) => (version ? rest.get(`${path}/timeline`, {}, signal) : Promise.resolve(null)), [id, version]);
   if (!value) return html`<h1>Attachment</h1><${Pending} error=${error} retry=${reload} /><${Belongs} error=${error} />`;
   return html`<p><a href=${href(["attachments"])}>All attachments</a></p>
