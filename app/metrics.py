@@ -116,6 +116,9 @@ class Metrics(_Declared):
         )
         self.duplicates = self._counter("duplicates", "Parts that had been received before", "source")
         self.quarantined = self._counter("quarantined", "Physical messages put into quarantine", "source", "code")
+        self.sender_answers = self._counter(
+            "sender_answers", "Answers to the senders of files over MQTT, by their reason code", "source", "reason_code"
+        )
         self.attachments = self._counter("attachments", "Attachments that entered a state", "state", "kind")
         self.messages_sent = self._counter(
             "messages_sent", "Physical messages that a broker has confirmed", "destination"
@@ -195,6 +198,12 @@ class Metrics(_Declared):
             "Time of an HTTP request, from its head to the end of its response",
             _REQUEST_SECONDS,
             *("http_request_method", "http_route", "http_response_status_code"),
+        )
+        self.mcp_calls = self._counter(
+            "mcp_calls",
+            "Calls of tools of language models, by outcome: done, refused (an error of the caller) or failed; `tool` is "
+            "empty for one that does not exist",
+            *("tool", "outcome"),
         )
         self.active_requests = self._convention_gauge(
             "http_server_active_requests", "HTTP requests that are being answered", "http_request_method"

@@ -190,6 +190,45 @@ GATEWAY = Dashboard(
             ),
         ),
         Row(
+            "Answers and receipts",
+            (
+                Panel(
+                    "Missing parts",
+                    "Requests to senders, parts that came after them, and requests that destinations answered.",
+                    "cps",
+                    (
+                        (_rate("attachment_gateway_missing_requests_total", "source"), "asked {{source}}"),
+                        (_rate("attachment_gateway_missing_received_total", "source"), "came {{source}}"),
+                        (
+                            _rate("attachment_gateway_missing_answers_total", "destination, answer"),
+                            "{{destination}} {{answer}}",
+                        ),
+                    ),
+                ),
+                Panel(
+                    "Answers to senders of files",
+                    "By reason code: 0 is success, 128 asks for segments again, 131 ends the file.",
+                    "cps",
+                    (
+                        (
+                            _rate("attachment_gateway_sender_answers_total", "source, reason_code"),
+                            "{{source}} {{reason_code}}",
+                        ),
+                    ),
+                ),
+                Panel(
+                    "Receipts",
+                    "Statements that were appended, events that are still to come, and whether appending fails.",
+                    "short",
+                    (
+                        ("sum(rate(attachment_gateway_receipts_total{$where}" + _RATE + "))", "a second"),
+                        ("attachment_gateway_receipts_behind_events{$where}", "events behind"),
+                        ("attachment_gateway_receipts_failing{$where}", "failing"),
+                    ),
+                ),
+            ),
+        ),
+        Row(
             "HTTP",
             (
                 Panel(
@@ -214,6 +253,12 @@ GATEWAY = Dashboard(
                         )
                         for digit in "2345"
                     ),
+                ),
+                Panel(
+                    "Tools of language models",
+                    "Calls by tool and outcome.",
+                    "reqps",
+                    ((_rate("attachment_gateway_mcp_calls_total", "tool, outcome"), "{{tool}} {{outcome}}"),),
                 ),
                 Panel(
                     "Time of requests",

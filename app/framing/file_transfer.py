@@ -41,6 +41,7 @@ from app.framing.protocol import (
     FileContent,
     Framing,
     Received,
+    SenderAnswer,
     Span,
     StoreTable,
     fixed_records,
@@ -152,7 +153,7 @@ def answer(
     refused: InvalidInputError | None,
     record: AttachmentRecord | None,
     missing: Callable[[], Sequence[tuple[int, int]]],
-) -> PhysicalMessage | None:
+) -> SenderAnswer | None:
     """Return the answer to a command; None for `fin` while its file is being finished.
 
     It goes to the response topic of the command, if that is one for answers, or else to one of the file.
@@ -173,12 +174,13 @@ def answer(
     is_allowed = wanted.startswith(f"{answers}/") and not set("+#\0") & set(wanted)
     topic = wanted.removeprefix(f"{answers}/") if is_allowed else levels.split("/")[0]
     kept = {CORRELATION_DATA: properties[CORRELATION_DATA]} if CORRELATION_DATA in properties else {}
-    return PhysicalMessage(
+    answered = PhysicalMessage(
         message.source,
         message.framing,
         body=write_answer(f"{prefix}/{levels}", code, why),
         properties={TOPIC: topic, TOPIC_PREFIX: answers, **kept},
     )
+    return SenderAnswer(answered, code)
 
 
 def _outcome(
@@ -355,7 +357,7 @@ class FileTransfer(Framing):
         refused: InvalidInputError | None,
         record: AttachmentRecord | None,
         missing: Callable[[], Sequence[tuple[int, int]]],
-    ) -> PhysicalMessage | None:
+    ) -> SenderAnswer | None:
         return answer(message, refused, record, missing)
 
     def file(self, record: AttachmentRecord, received: Received) -> FileContent:

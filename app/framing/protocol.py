@@ -209,6 +209,13 @@ AfterRefusal = Literal["with it", "with its attachment", "never"]
 at all."""
 
 
+class SenderAnswer(NamedTuple):
+    """An answer to a sender: the message that it gets, and the code in it, by which answers are counted."""
+
+    message: PhysicalMessage
+    code: int
+
+
 class Framing(Protocol):
     """A way to cut attachments into physical messages: how to read it, which kinds it carries, and how to write it.
 
@@ -265,7 +272,7 @@ class Framing(Protocol):
         refused: InvalidInputError | None,  # noqa: ARG002
         record: AttachmentRecord | None,  # noqa: ARG002
         missing: Callable[[], Sequence[tuple[int, int]]],  # noqa: ARG002
-    ) -> PhysicalMessage | None:
+    ) -> SenderAnswer | None:
         """Return the answer to a message, whose body is not known any more; None while it cannot be given yet.
 
         The message was `refused`, or taken for the attachment of this `record`, of which `missing` returns the closed

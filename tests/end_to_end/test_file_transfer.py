@@ -174,6 +174,7 @@ def test_commands_are_answered_when_what_became_of_them_is_durable(
             assert client.answered_on == "$file-response/a"
             assert client.ask("$file/c/init", b"{oops", "$file-response/me")[0] == 0x83
             assert client.ask("$file/a/fin/10", b"", "$file-response/me") == (0, "success")
+        process.until(lambda: answered(process) == [3, 5 if version == "5" else 4])
         process.kill()
         process.start()
         assert client.ask("$file-async/a/fin/10") == (0, "success")
@@ -212,6 +213,12 @@ def test_reason_codes_of_a_server_say_how_a_delivery_continues(tmp_path: Path) -
             state, refused = ended(f"cancelled-{kind}", **{kind: [0x83]})
             assert (state, refused[0]) == ("failed", (kind, 0x83))
         assert server.files == {"again": content, "anew": content}
+
+
+def answered(process: GatewayProcess) -> list[float]:
+    """How many answers said "again", and how many "no"."""
+    samples = process.samples()
+    return [samples.total("sender_answers_total", source="devices", reason_code=code) for code in ("128", "131")]
 
 
 def check_finished(process: GatewayProcess, checksum: str) -> None:

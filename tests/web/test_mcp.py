@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from base64 import b64decode
@@ -128,6 +129,19 @@ def test_a_limited_key_reads_its_sources_only(world: World) -> None:
     assert [each["id"] for each in json_of(world.call(key, "list_attachments"))["items"]] == [mine.id]
     assert world.call(key, "get_attachment_content", attachment_id=other.id).is_error
     assert bytes_of(world.call(key, "get_attachment_content", attachment_id=mine.id)) == b"mine"
+    world.call(key, "no_tool_of_ours")
+    world.call(key, "get_attachment", attachment="misspelt")
+    text = world.stock.gateway.metrics.text().decode()
+    counted = re.findall(
+        r'^attachment_gateway_mcp_calls_total\{outcome="(\w+)",tool="(\w*)"\} (\S+)$', text, re.MULTILINE
+    )
+    assert sorted(counted) == [
+        ("done", "get_attachment_content", "1.0"),
+        ("done", "list_attachments", "1.0"),
+        ("refused", "", "1.0"),
+        ("refused", "get_attachment", "1.0"),
+        ("refused", "get_attachment_content", "1.0"),
+    ]
     actions = {(each.get("action"), each.get("result")) for each in _audit(world)}
     assert ("read-content", "done") in actions
     assert any(result == "refused" for _, result in actions)

@@ -165,6 +165,22 @@ def test_events_wait_for_the_log(stock: Stock) -> None:
     assert [each.type for each in stock.catalog.events_about(record.id, 0)] == ["receipt.made"]
 
 
+def test_what_fails_is_a_metric_until_it_works(stock: Stock, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = stock.settings.receipts
+    assert settings is not None
+    record = finish(stock, b"content")
+    appender = ReceiptAppender(stock.gateway.context, settings)
+    with monkeypatch.context() as patched:
+        patched.setattr(appender._key, "current", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            appender.step()
+    failing = "attachment_gateway_receipts_failing %.1f"
+    assert failing % 1 in stock.gateway.metrics.text().decode()
+    appender.step()
+    assert failing % 0 in stock.gateway.metrics.text().decode()
+    assert stock.catalog.receipt_statement(record.id) is not None
+
+
 def test_without_the_settings_there_are_none(tmp_path: Path) -> None:
     stock = Stock(tmp_path)
     record = finish(stock, b"content")

@@ -5,12 +5,13 @@ an answer is in memory only: a sender that gets none sends its message again, an
 an answer may come twice.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from functools import partial
 from threading import Lock
 from typing import Final, NamedTuple
 
+from app.framing.protocol import SenderAnswer
 from app.framing.registry import framing
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
@@ -69,7 +70,7 @@ class Answers:
         keys = [self._key(each) for each in heard]
         wanted = [*dict.fromkeys(key for key in keys if key is not None)]
         records = self._context.catalog.attachments_by_key(source, wanted)
-        answers: list[PhysicalMessage] = []
+        answers: list[SenderAnswer] = []
         later: list[HeardMessage] = []
         for each, key in zip(heard, keys, strict=True):
             record = None if key is None else records.get(key)
@@ -78,10 +79,12 @@ class Answers:
                 later.append(each)
             else:
                 answers.append(answer)
-        self._receivers[source].answer(answers)
+        self._receivers[source].answer([each.message for each in answers])
+        for code, number in Counter(each.code for each in answers).items():
+            self._context.metrics.sender_answers.labels(source, str(code)).inc(number)
         return later
 
-    def _answer_to(self, heard: HeardMessage, record: AttachmentRecord | None) -> PhysicalMessage | None:
+    def _answer_to(self, heard: HeardMessage, record: AttachmentRecord | None) -> SenderAnswer | None:
         missing = partial(self._missing, record)
         return framing(heard.message.framing).answer(heard.message, heard.refused, record, missing)
 

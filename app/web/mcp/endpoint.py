@@ -91,21 +91,37 @@ class ModelContext:
         return ListToolsResult(tools=self.offered(caller.principal))
 
     async def _call(self, context: Any, params: CallToolRequestParams) -> CallToolResult:
+        """Call a tool, and count the call."""
+        tool = self._tools.get(params.name)
+        status: int = HTTPStatus.INTERNAL_SERVER_ERROR
+        try:
+            status, result = await self._called(context.request, tool, params)
+        finally:
+            outcome = {4: "refused", 5: "failed"}.get(status // 100, "done")
+            calls = self._app.state.gateway.metrics.mcp_calls
+            calls.labels("" if tool is None else tool.tool.name, outcome).inc()
+        return result
+
+    async def _called(
+        self, client: Request, tool: RestTool | None, params: CallToolRequestParams
+    ) -> tuple[int, CallToolResult]:
+        """Return the status of REST, or of what was refused before, and the result of a call."""
         given = dict(params.arguments or {})
-        if (tool := self._tools.get(params.name)) is None:
-            return _refusal(f"unknown tool {params.name!r}; tools/list has all")
+        if tool is None:
+            return HTTPStatus.NOT_FOUND, _refusal(f"unknown tool {params.name!r}; tools/list has all")
         if tool.has_pages:
             given.setdefault("limit", FIRST_ITEMS)
         try:
             while True:
                 request = tool.request(given)
-                shown = _Shown(request, await self._ask(context.request, request))
+                answer = await self._ask(client, request)
+                shown = _Shown(request, answer)
                 limit = given.get("limit")
                 if shown.is_whole or not tool.has_pages or not isinstance(limit, int) or limit <= 1:
-                    return shown.result()
+                    return answer.status, shown.result()
                 given["limit"] = limit // 2  # a page of fewer items has a cursor of its own
         except ArgumentsRefused as refused:
-            return _refusal(str(refused))
+            return HTTPStatus.UNPROCESSABLE_ENTITY, _refusal(str(refused))
 
     async def _ask(self, client: Request, request: RestRequest) -> Answer:
         """Return the answer to a request in the name of the client that calls a tool."""
