@@ -201,8 +201,8 @@ class Metrics(_Declared):
         )
         self.mcp_calls = self._counter(
             "mcp_calls",
-            "Calls of tools of language models, by outcome: done, refused (an error of the caller) or failed; `tool` is "
-            "empty for one that does not exist",
+            "Calls of tools of language models, by outcome: done, refused (an error of the caller) or failed; the "
+            "tool is empty for an unknown one",
             *("tool", "outcome"),
         )
         self.active_requests = self._convention_gauge(

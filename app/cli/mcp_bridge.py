@@ -36,7 +36,7 @@ _SECONDS = httpx2.Timeout(30, read=300)
 _JSON = "application/json"
 
 
-class Endpoint:
+class McpEndpoint:
     """The endpoint /mcp of the gateway at a URL."""
 
     def __init__(self, url: str, headers: dict[str, str]) -> None:
@@ -95,13 +95,13 @@ async def _require_protocol(response: httpx2.Response) -> None:
         raise problem_of(cast("httpx.Response", response))
 
 
-async def offered(endpoint: Endpoint) -> list[Tool]:
+async def offered(endpoint: McpEndpoint) -> list[Tool]:
     """Return the tools that the gateway offers to this key. Raises Failure."""
     async with endpoint.client() as client:
         return (await client.list_tools()).tools
 
 
-async def bridge(endpoint: Endpoint) -> None:
+async def bridge(endpoint: McpEndpoint) -> None:
     """Serve the client at standard input and output until standard input ends. Raises Failure if that cannot begin."""
 
     async def list_tools(_context: object, params: PaginatedRequestParams | None) -> ListToolsResult:
@@ -127,7 +127,7 @@ async def bridge(endpoint: Endpoint) -> None:
 
 
 @asynccontextmanager
-async def _answering(endpoint: Endpoint) -> AsyncIterator[Client]:
+async def _answering(endpoint: McpEndpoint) -> AsyncIterator[Client]:
     """Return a client for one request. A failure is printed, and becomes an error of the protocol."""
     try:
         async with endpoint.client() as client:

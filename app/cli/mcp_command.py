@@ -31,7 +31,7 @@ def mcp(
     made = plugins.module("app.cli.mcp_bridge", "attachment-gateway mcp")
     with connect(url) as client:
         client.get("caller")  # a gateway that is away, or refuses the key, is told of as by all commands
-        endpoint = made.Endpoint(client.url, credentials())
+        endpoint = made.McpEndpoint(client.url, credentials())
     logging.getLogger("mcp").setLevel(logging.CRITICAL)  # what it logs of a failed request is told by the failure
     if not is_list:
         asyncio.run(made.bridge(endpoint))
