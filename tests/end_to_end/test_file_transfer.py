@@ -1,6 +1,8 @@
 """Files over MQTT through a real Mosquitto and a gateway of its own, in and out."""
 
 import json
+import subprocess
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
@@ -14,6 +16,7 @@ from paho.mqtt.client import MQTTMessage
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from tests.support.dropping_proxy import DroppingProxy
 from tests.support.file_transfer_program import sent_file
 from tests.support.file_transfer_server import FileTransferServer
 from tests.support.forked_gateway import ForkedGateway
@@ -25,6 +28,7 @@ from tests.support.publish import Version, connected
 
 pytestmark = pytest.mark.broker
 
+ROOT = Path(__file__).parents[2]
 PREFIXES = ("$file", "$file-async")
 SIZES = (0, 1, 999, 32_000, 300_000)
 
@@ -35,9 +39,9 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
         yield running
 
 
-def source(broker: Mosquitto, version: Version = "5") -> str:
+def source(port: int, version: Version = "5") -> str:
     topics = '", "'.join(f"{prefix}/#" for prefix in PREFIXES)
-    table = mqtt_source("devices", broker.port, topics, version, framing="file_transfer")
+    table = mqtt_source("devices", port, topics, version, framing="file_transfer")
     return table.replace(f'"{topics}"', f'["{topics}"]')
 
 
@@ -110,7 +114,7 @@ def test_segments_in_any_order_come_out_once_and_whole_through_kills(
     stream = [publish for each in files for publish in each.publishes]
     stream += random.sample(stream, len(stream) // 5)
     random.shuffle(stream)
-    with ForkedGateway(tmp_path, source(broker, version)) as process:
+    with ForkedGateway(tmp_path, source(broker.port, version)) as process:
         process.await_source("devices")
         third = len(stream) // 3
         for start in (0, third):
@@ -123,7 +127,7 @@ def test_segments_in_any_order_come_out_once_and_whole_through_kills(
 
 
 def test_files_go_out_as_segments_and_come_back_through_a_kill(broker: Mosquitto, tmp_path: Path) -> None:
-    settings = source(broker) + mqtt_destination(
+    settings = source(broker.port) + mqtt_destination(
         "devices", broker.port, "$file", 'framing = "file_transfer"\nmax_packet_size = "4 KiB"\n'
     )
     random = Random(2)
@@ -144,7 +148,7 @@ def test_commands_are_answered_when_what_became_of_them_is_durable(
 ) -> None:
     content, init = b"helloworld", json.dumps({"name": "a.bin"}).encode()
     checksum = sha256(content).hexdigest()
-    with ForkedGateway(tmp_path, source(broker, version)) as process:
+    with ForkedGateway(tmp_path, source(broker.port, version)) as process:
         process.await_source("devices")
         client = Client(broker.port, version, "$file-response/#")
         assert client.ask("$file-async/a/fin/10") == (0x80, "the init of the file has not come")
@@ -213,6 +217,22 @@ def test_reason_codes_of_a_server_say_how_a_delivery_continues(tmp_path: Path) -
             state, refused = ended(f"cancelled-{kind}", **{kind: [0x83]})
             assert (state, refused[0]) == ("failed", (kind, 0x83))
         assert server.files == {"again": content, "anew": content}
+
+
+def test_the_example_sends_again_what_is_lost(broker: Mosquitto, tmp_path: Path) -> None:
+    content = Random(7).randbytes(1 << 20)
+    (tmp_path / "large.bin").write_bytes(content)
+    program = [sys.executable, str(ROOT / "docs/examples/file_transfer/sender.py"), "127.0.0.1", str(broker.port)]
+    with DroppingProxy(broker.port, 0.3) as proxy, ForkedGateway(tmp_path, source(proxy.port)) as process:
+        process.await_source("devices")
+        sent = subprocess.run(
+            [*program, str(tmp_path / "large.bin")], capture_output=True, text=True, check=True, timeout=120
+        )
+        first, *others = sent.stderr.splitlines()
+        assert first.startswith("128 bytes have not come: ")
+        assert others[-1] == "0 success"
+        assert proxy.dropped > 0
+        check_finished(process, sha256(content).hexdigest())
 
 
 def answered(process: GatewayProcess) -> list[float]:
