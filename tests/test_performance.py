@@ -13,22 +13,10 @@ from docs.performance import SUBJECTS
 from tests.test_benches import LARGE, SMALL
 
 UNRECORDED = {
-    "archive_ack",
-    "dataset",
     "incremental",
-    "intake",
-    "journal",
     "memory",
-    "mq",
-    "order_packet",
-    "pipeline",
-    "receipts",
     "receivers",
-    "rendezvous",
-    "rest",
-    "scaling",
     "serving",
-    "steps",
 }
 """Programs that were not yet run on a machine that does nothing else. Their ratios are on no page."""
 
