@@ -9,6 +9,7 @@ Deleting the last object of a folder removes the folder, except one directly in 
 
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -46,6 +47,8 @@ RENAMED_AT_MOST = 100
 """How often to rename a file whose folder other threads or processes remove repeatedly."""
 
 _PARTIAL = ".partial"
+_UNNAMED = re.compile(r"#\d+$")
+"""What ends the name of a file that the library object_store, which writes tables, is still writing."""
 _FOLDER = ".d"
 
 
@@ -143,7 +146,8 @@ class LocalObjects:
             if _PARTIAL in folders:
                 folders.remove(_PARTIAL)
             within = Path(folder).relative_to(self._folder)
-            yield from (name for file in files if (name := (within / file).as_posix()).startswith(prefix))
+            named = (file for file in files if not _UNNAMED.search(file))
+            yield from (name for file in named if (name := (within / file).as_posix()).startswith(prefix))
 
     def _sweep(self) -> None:
         for path in self._partial.iterdir():

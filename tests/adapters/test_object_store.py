@@ -320,3 +320,11 @@ def without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "GCE_")):
             monkeypatch.delenv(name)
+
+
+def test_a_file_that_another_library_is_still_writing_is_no_object(tmp_path: Path) -> None:
+    """Tables are written into the folder by object_store, which names a file so until it is whole."""
+    store = ObjectStore(str(tmp_path))
+    put(store, "T/_delta_log/_last_checkpoint", b"{}")
+    (tmp_path / "T" / "_delta_log" / "_last_checkpoint#1").write_bytes(b"{")
+    assert list(store.names()) == ["T/_delta_log/_last_checkpoint"]
