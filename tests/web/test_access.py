@@ -205,7 +205,7 @@ def test_every_operation_needs_its_scope_and_says_so(world: World) -> None:
 
 ABOUT_NO_SOURCE = {
     *("live", "ready", "ready_to_read", "ready_to_receive", "get_root", "list_problems", "get_problem"),
-    *("trace", "stream_events", "create_link", "get_caller", "get_sign_in", "sign_in"),
+    *("trace", "stream_events", "create_link", "get_caller", "list_tools", "get_sign_in", "sign_in"),
     *("describe_uploads", "create_upload", "get_receipt_log", "get_receipt_log_head"),
 }
 """`stream_events` has a test of its own; `test_links.py` has what a limited key can link."""
