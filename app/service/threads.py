@@ -1,6 +1,7 @@
 """The threads of a process: workers, how they wake each other, how they share Python and memory, and when it collects
 garbage."""
 
+import asyncio
 import ctypes
 import gc
 import sys
@@ -104,6 +105,13 @@ class Notifier:
 
 
 THRESHOLDS = (50_000, 20, 50)
+
+
+async def uncancelled(work: "asyncio.Future[R]") -> R:
+    """Return the result of work, which goes on if this waiting is cancelled. From Python 3.14 on, `asyncio.shield`
+    would then log an error of the work as unexpected."""
+    await asyncio.wait([work])
+    return await work
 
 
 def switch_soon() -> None:

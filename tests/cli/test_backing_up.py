@@ -2,7 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 
@@ -13,6 +14,7 @@ from app.model.attachment import AttachmentState
 from app.model.records import NewEvent
 from app.service.access import audit
 from app.service.access.audit import append, opened_files
+from app.service.repair.content_check import Measure, measure
 from app.testing.outgoing_files import FILES, delivery
 from tests.cli.conftest import Run
 from tests.support.built import Built
@@ -232,6 +234,32 @@ def test_an_audit_log_that_goes_on_meanwhile_is_there_once(tmp_path: Path, monke
     monkeypatch.setattr(audit, "_rotated", listed)
     with opened_files(tmp_path) as files:
         assert {name: file.read() for name, file in files.items()} == {"audit.jsonl": b"1\n"}
+
+
+def test_tables_that_are_maintained_meanwhile_are_in_the_backup(
+    kept: Kept, backups: Backups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of a table is still written when the backup lists it, and another one is replaced while it is copied."""
+    kept.receive(1, settled=True)
+    Built(kept.folder).append(pa.table([pa.array([1.0])], pa.schema([field("X", pa.float64())])))
+    (log,) = kept.folder.glob("tables/*.*/_delta_log")
+    last = log / "_last_checkpoint"
+    last.write_bytes(b"former")
+    (log / "_last_checkpoint#1").write_bytes(b"lat")
+    copied: list[str] = []
+
+    def measured(pieces: Iterator[memoryview]) -> Measure:
+        found = measure(pieces)
+        if found.sha256 == sha256(last.read_bytes()).hexdigest():
+            copied.append(last.read_text())
+            last.write_bytes(b"later")
+        return found
+
+    monkeypatch.setattr("app.service.repair.backup.measure", measured)
+    backups.back_up()
+    assert copied == ["former", "later"]
+    restored = backups.restore(tmp_path / "elsewhere").folder / log.relative_to(kept.folder)
+    assert {each.name: each.read_bytes() for each in restored.glob("_last*")} == {"_last_checkpoint": b"later"}
 
 
 def test_damage_is_told_of_and_the_rest_is_backed_up(kept: Kept, backups: Backups, tmp_path: Path) -> None:

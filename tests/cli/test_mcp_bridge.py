@@ -5,7 +5,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,24 +15,14 @@ from mcp.client.stdio import stdio_client
 from mcp.types import EmbeddedResource, TextContent, TextResourceContents
 
 from app.model.principals import Scope
-from app.web.app import create_app
 from tests.support.forked_command import program
 from tests.support.forked_gateway import ForkedGateway
-from tests.web.stock import Stock, serving
 from tests.web.test_mcp import World
+from tests.web.test_mcp import world as world  # noqa: PLC0414 - a fixture
 
 pytestmark = pytest.mark.process
 
 T = TypeVar("T")
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    stock = Stock(tmp_path, http={"mcp": True})
-    app = create_app(stock.gateway)
-    with serving(app) as address:
-        yield World(stock, address, app)
-    stock.close()
 
 
 def with_bridge(address: str, key: str, use: Callable[[Client], Awaitable[T]], mode: str, errors: Path) -> T:

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from app.model.errors import GatewayError, LimitExceeded
 from app.observe import logger
 from app.service.conversion.conversion_worker import ConversionPiece, ConversionTask, Done, Failed, work
+from app.service.threads import uncancelled
 from app.settings import Limits
 
 WAIT_SECONDS = 60.0
@@ -212,14 +213,13 @@ class Slot:
         future = asyncio.get_running_loop().run_in_executor(self._threads, blocking)
         self._running = future
         try:
-            await asyncio.wait([future])
+            return await uncancelled(future)
         except asyncio.CancelledError:
             # The caller gets the cancellation, also if a forced stop cancels a second time.
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
             self.kill()
             await asyncio.wait([future])
             raise
-        return await future
 
     async def within_time(self, blocking: Callable[[], T]) -> T:
         """Call `blocking` as `do` does. Raises LimitExceeded when it takes too long."""

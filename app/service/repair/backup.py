@@ -255,16 +255,17 @@ class _Backup:
     # --- bytes ----------------------------------------------------------------------------------------------------
 
     def _copy_file(self, store: ContentStore, name: str, path: str) -> None:
-        failure: DamagedError | None = None
+        why = ""
         for _ in range(_ATTEMPTS):  # it may be replaced while it is copied, as the last checkpoint of a table is
             try:
-                return self._keep(path, measure(store.read(name)), lambda: store.read(name))
+                self._keep(path, measure(store.read(name)), lambda: store.read(name))
             except KeyError:  # removed meanwhile
-                return None
+                return
             except DamagedError as error:
-                failure = error
-        self._report.problems.append(f"{name} is not in the backup: {failure}")
-        return None
+                why = str(error)
+            else:
+                return
+        self._report.problems.append(f"{name} is not in the backup: {why}")
 
     def _keep(self, path: str, known: Measure, read: Read) -> None:
         """Put a file into the backup. Raises DamagedError when its bytes differ from the known digest."""

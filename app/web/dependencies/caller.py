@@ -16,13 +16,14 @@ from app.model.errors import CatalogError
 from app.model.principals import Principal, Scope
 from app.service.access.authentication import Authenticator, CredentialsRefused
 from app.service.access.signed_links import LinkRefused, Links
+from app.service.threads import uncancelled
 from app.web.access.audit_trail import Trail, trail_of
 from app.web.access.operations import LINKED, OPERATIONS, Operation
 from app.web.access.rate_limits import count_request
 from app.web.dependencies.request_gateway import API, GatewayDep, base_of, only_known_parameters
 from app.web.problems import Problem, responses
 from app.web.server.http_protocol import PROVED
-from app.web.server.thread_pools import pools_of, run_in, uncancelled
+from app.web.server.thread_pools import pools_of, run_in
 
 SCHEME = "HTTPBearer"
 LINK = "link"

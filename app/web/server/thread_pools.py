@@ -74,13 +74,6 @@ def pools_of(connection: HTTPConnection) -> Pools:
     return pools_in(connection.scope)
 
 
-async def uncancelled(work: "asyncio.Future[T]") -> T:
-    """Return the result of work, which goes on if this waiting is cancelled. From Python 3.14 on, `asyncio.shield`
-    would then log an error of the work as unexpected."""
-    await asyncio.wait([work])
-    return await work
-
-
 async def run_in(threads: ThreadPoolExecutor, blocking: Callable[[], T]) -> T:
     """Return what a function returns that is called in one of these threads."""
     return await asyncio.get_running_loop().run_in_executor(threads, blocking)

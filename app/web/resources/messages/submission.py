@@ -18,6 +18,7 @@ from app.service.sending.delivery_creation import Submission, folder_of
 from app.service.sending.preparation import has_data_sets
 from app.service.sending.sending_errors import SendingError, UnknownDestination
 from app.service.sending.upload_conversion import Runner, run_here
+from app.service.threads import uncancelled
 from app.web.dependencies.caller import Caller
 from app.web.http.traceparent import continued
 from app.web.problems import Problem, responses
@@ -28,7 +29,7 @@ from app.web.resources.messages.schemas import Rehearsal
 from app.web.resources.messages.sending_problems import located, problem_of
 from app.web.resources.uploads.owned_uploads import CallersUploads, owner_of
 from app.web.responses.disconnection import convert
-from app.web.server.thread_pools import pools_of, run_in, uncancelled
+from app.web.server.thread_pools import pools_of, run_in
 
 IdempotencyKey = Annotated[
     str | None,

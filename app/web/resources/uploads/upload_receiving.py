@@ -14,10 +14,11 @@ from starlette.requests import ClientDisconnect, Request
 
 from app.model.errors import StoreFull
 from app.service.sending.upload_space import SpaceReservation
+from app.service.threads import uncancelled
 from app.service.uploads import PieceWriter
 from app.web.problems import Problem
 from app.web.resources.uploads.upload_checksums import Checksum
-from app.web.server.thread_pools import BATCH, pools_of, uncancelled
+from app.web.server.thread_pools import BATCH, pools_of
 
 
 class Receivers:
