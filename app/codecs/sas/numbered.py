@@ -285,17 +285,10 @@ def find_fields(buffer: Bytes, prefix: bytes) -> FoundFields | None:
     All that begins so may be a field; those are, at which the one before ends. None stands for any other message.
     """
     type_at = len(prefix) + 2
-    last = len(buffer) - type_at - 2
-    if last < HEADER_SIZE:
-        return None
-    begins = buffer[: last + 1] == prefix[0]
-    for offset in range(1, len(prefix)):
-        begins &= buffer[offset : last + 1 + offset] == prefix[offset]
-    begins[:HEADER_SIZE] = False
-    at = np.flatnonzero(begins)
+    at = prefix_places(buffer, prefix)
     if not at.size or at[0] != HEADER_SIZE:
         return None
-    sizes = _sizes(buffer, at + type_at + 1)
+    sizes = sizes_at(buffer, at + type_at + 1)
     if sizes is None:
         return None
     data_at, size = sizes
@@ -316,23 +309,35 @@ def find_fields(buffer: Bytes, prefix: bytes) -> FoundFields | None:
     return FoundFields(kinds, data_at, size)
 
 
-def _sizes(buffer: Bytes, at: Integers) -> tuple[Integers, Integers] | None:
+def prefix_places(buffer: Bytes, prefix: bytes) -> Integers:
+    """Return where a message has these bytes and room for an identifier, a type and a size after them."""
+    last = len(buffer) - len(prefix) - 4
+    if last < HEADER_SIZE:
+        return np.empty(0, np.int64)
+    begins = buffer[: last + 1] == prefix[0]
+    for offset in range(1, len(prefix)):
+        begins &= buffer[offset : last + 1 + offset] == prefix[offset]
+    begins[:HEADER_SIZE] = False
+    return np.flatnonzero(begins)
+
+
+def sizes_at(buffer: Bytes, at: Integers) -> tuple[Integers, Integers] | None:
     """Return where the data of fields begin and how many bytes they have, by the sizes that stand at these places."""
     marks = buffer[at]
-    size = marks.astype(np.int64)
-    data_at = at + 1
+    size, data_at = marks.astype(np.int64), at + 1
+    known = marks < SHORT_SIZE_LIMIT
+    if known.all():
+        return data_at, size
     for mark, width in ((MEDIUM_SIZE, 2), (LONG_SIZE, 4)):
         chosen = np.flatnonzero(marks == mark)
-        if not chosen.size:
-            continue
+        known[chosen] = True
         places = data_at[chosen][:, None] + np.arange(width)
         number = np.zeros(len(chosen), np.int64)
         for column in buffer[np.minimum(places, len(buffer) - 1)].T:
             number = (number << 8) | column
         size[chosen] = number - width
         data_at[chosen] += width
-    is_short = data_at == at + 1
-    return None if (is_short & (marks >= SHORT_SIZE_LIMIT)).any() else (data_at, size)
+    return (data_at, size) if known.all() else None
 
 
 def _chain(at: Integers, end: Integers, size: int) -> list[int] | None:

@@ -7,7 +7,7 @@ What is unusual is read field by field, which also finds the place of an error (
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from app.codecs.rendezvous.fields import message_end
 from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.data_set_messages import DOUBLE_SIZE, Variable
 from app.codecs.sas.message_reader import MESSAGE_LIMIT
-from app.codecs.sas.numbered import HIGHEST_ID, Bytes, FieldReader, Integers, find_fields, integers_at
+from app.codecs.sas.numbered import HIGHEST_ID, Bytes, FieldReader, Integers, prefix_places, sizes_at
 from app.wire import WireError
 from app.wire.kinds import Buffer
 
@@ -29,7 +29,8 @@ _TYPE_AT: Final = len(_PREFIX) + 2
 """Where a field's type stands: after its name, the NUL and the identifier."""
 _DATA_AT: Final = _TYPE_AT + 2
 _INTEGER_FIELD: Final = _DATA_AT + 4
-_BLANK: Final = 0x20
+_WORD: Final = 8
+Words = npt.NDArray[np.uint64]
 _NUMERIC: Final = 1
 _CHARACTER: Final = 2
 _READINGS: Final = (1, 0, 2)
@@ -169,61 +170,149 @@ def _heads(buffer: Bytes, heads: int) -> int | None:
 # --- values of any size -----------------------------------------------------------------------------------------------
 
 
+class _Heads(NamedTuple):
+    """The bytes in front of a value's size: the fields of integers before it, then its own name, identifier and type.
+
+    They are compared in words of 8 bytes; the mask leaves out what depends on the value, and what fills the last word.
+    """
+
+    size: int
+    data: Words
+    mask: Words
+
+
+@cache
+def _value_heads(repeats: int) -> _Heads:
+    checked_head = b"\xff" * len(_PREFIX) + b"\0\0"
+    integers = [(bytes(4), b"\0"), (MessageKind.OBSERVATIONS.to_bytes(4, "big"), b"\xff"), (bytes(4), b"\0")]
+    data = mask = b""
+    for value, checked in integers[2 - repeats :]:
+        data += _PREFIX + b"\0\0" + bytes([WireType.INT, 4]) + value
+        mask += checked_head + b"\xff\xff" + checked * 4
+    data, mask = data + _PREFIX + bytes(3), mask + checked_head + b"\0"
+    room = -(-len(data) // _WORD) * _WORD
+    return _Heads(len(data), *(np.frombuffer(each.ljust(room, b"\0"), np.uint64) for each in (data, mask)))
+
+
+class _Expected(NamedTuple):
+    """What a shape says of some values: which are numeric, their types and widths, and the words that they take."""
+
+    numeric: npt.NDArray[np.bool_]
+    types: Bytes
+    widths: Integers
+    owner: Integers
+    """The value that each word belongs to."""
+    within: Integers
+    """The byte of its value that each word begins with."""
+    texts: Integers
+    """The words of texts."""
+    used: npt.NDArray[np.bool_] | None
+    """The bytes of words that belong to values; None for all."""
+
+
+@lru_cache(maxsize=32)
+def _expected(shape: Shape, start: int, count: int) -> _Expected:
+    """Return what is expected of `count` values from variable `start` on; the first variable follows the last."""
+    variable = (start + np.arange(count)) % len(shape.widths)
+    numeric, widths = np.array(shape.numeric)[variable], np.array(shape.widths)[variable]
+    words = -(-widths // _WORD)
+    owner = np.repeat(np.arange(count), words)
+    within = _WORD * (np.arange(len(owner)) - (np.cumsum(words) - words)[owner])
+    types = np.where(numeric, np.uint8(WireType.REAL), np.uint8(WireType.STRING))
+    used = (np.arange(_WORD) < (widths[owner] - within)[:, None]).reshape(-1)
+    return _Expected(
+        numeric, types, widths, owner, within, np.flatnonzero(~numeric[owner]), None if used.all() else used
+    )
+
+
 def _general(buffer: Bytes, shape: Shape, first: int) -> Block | None:
-    """Read a message whose fields all have the name ATO and the usual types; None for any other."""
-    found = find_fields(buffer, _PREFIX)
-    if found is None or found.type[0] != WireType.INT:
-        return None
-    is_value = (found.type == WireType.REAL) | (found.type == WireType.STRING)
-    is_integer = (found.type == WireType.INT) & (found.size == 4)
-    at = np.flatnonzero(is_value)
-    repeats = _repeats(at, len(is_value))
-    if repeats is None or not (is_value | is_integer).all():
-        return None
-    stated = int(integers_at(buffer, found.data_at[:1])[0])
-    records = found.data_at[1:2] if not repeats else found.data_at[at - 2]
-    if (integers_at(buffer, records) != MessageKind.OBSERVATIONS).any():
-        return None
-    variable = (first + np.arange(len(at))) % len(shape.widths)
-    numeric = np.array(shape.numeric)[variable]
-    as_said = (integers_at(buffer, found.data_at[at - 1]) == _NUMERIC) == numeric
-    as_typed = (found.type[at] == WireType.REAL) == numeric
-    if not (as_said & as_typed).all():
-        return None
-    data = _gathered(buffer, found.data_at[at], found.size[at], numeric, np.array(shape.widths)[variable])
-    return None if data is None else Block(stated, len(at), data)
-
-
-def _repeats(values_at: Integers, fields: int) -> int | None:
-    """Return what each value repeats, by the places of the values among the fields."""
+    """Read a message whose fields all have the name ATO and the usual types, in order; None for any other."""
+    padded = np.concatenate((buffer, np.zeros(_WORD, np.uint8)))
+    places = prefix_places(buffer, _PREFIX)
     for repeats in _READINGS:
-        each = repeats + 2
-        if (
-            fields == 2 - repeats + each * len(values_at)
-            and (values_at == 1 - repeats + each * np.arange(1, len(values_at) + 1)).all()
-        ):
-            return repeats
+        found = _found_values(padded, places, repeats)
+        if found is None:
+            continue
+        expected = _expected(shape, first % len(shape.widths), len(found.at))
+        as_typed = (found.types == expected.types).all() and ((found.kinds == _NUMERIC) == expected.numeric).all()
+        data = _gathered(padded, found.at, found.size, expected) if as_typed else None
+        if data is not None:
+            return Block(found.stated, len(found.at), data)
     return None
 
 
-def _gathered(
-    buffer: Bytes, at: Integers, size: Integers, numeric: npt.NDArray[np.bool_], width: Integers
-) -> Bytes | None:
-    """Return the bytes of the values side by side, each as wide as its variable; None where a text is unusual."""
-    if (size[numeric] != DOUBLE_SIZE).any():
+class _FoundValues(NamedTuple):
+    """The values of a message: the number that it says, and the kind, the type, the place and the size of each."""
+
+    stated: int
+    kinds: npt.NDArray[np.int32]
+    types: Bytes
+    at: Integers
+    size: Integers
+
+
+def _found_values(padded: Bytes, places: Integers, repeats: int) -> _FoundValues | None:
+    """Return the values of a message whose fields begin at these places; None if it is not of this reading.
+
+    The integers before a value take the same bytes everywhere: only the places of values depend on the data.
+    """
+    heads, fields = 2 - repeats, 2 + repeats
+    count, rest = divmod(len(places) - heads, fields)
+    before = _value_heads(repeats)
+    end = len(padded) - _WORD
+    begins = places[heads::fields]
+    if rest or count < 1 or begins[0] != HEADER_SIZE + heads * _INTEGER_FIELD or begins[-1] + before.size >= end:
         return None
-    last = buffer[np.maximum(at + size - 1, 0)]
-    size = size - (~numeric & (size > 0) & (last == 0))
-    if (size > width).any():
+    stated = _heads(padded, max(heads, 1))
+    sized = sizes_at(padded, begins + before.size)
+    if stated is None or sized is None:
         return None
-    ends = np.cumsum(width)
-    total = int(ends[-1]) if len(ends) else 0
-    within = np.arange(total) - np.repeat(ends - width, width)
-    is_there = within < np.repeat(size, width)
-    places = np.repeat(at, width) + within
-    data = buffer[np.where(is_there, places, 0)]
-    data[~is_there] = _BLANK
-    return data if data[np.repeat(~numeric, width)].all() else None
+    at, size = sized
+    ends = at + size
+    if ends[-1] != end or (ends[:-1] != begins[1:]).any():
+        return None
+    words = _words(padded, len(before.data), begins)
+    if ((words ^ before.data) & before.mask).any():
+        return None
+    cells = words.view(np.uint8)
+    for field in range(fields):
+        column = field * _INTEGER_FIELD + len(_PREFIX)
+        ids = (cells[:, column].astype(np.uint16) << 8) | cells[:, column + 1]
+        if (ids != np.arange(heads + 1 + field, heads + 1 + count * fields, fields)).any():
+            return None
+    kinds = np.ascontiguousarray(cells[:, before.size - _TYPE_AT - 5 : before.size - _TYPE_AT - 1]).view(">i4")[:, 0]
+    return _FoundValues(stated, kinds, cells[:, before.size - 1], at, size)
+
+
+def _words(buffer: Bytes, count: int, at: Integers) -> Words:
+    """Return `count` words from each place on, a row for each."""
+    size = count * _WORD
+    each = np.ndarray(len(buffer) - size + 1, np.dtype((np.void, size)), buffer, strides=(1,))
+    return each[at].view(np.uint64).reshape(len(at), count)
+
+
+_KEPT: Final = np.frombuffer(b"".join((b"\xff" * count).ljust(_WORD, b"\0") for count in range(_WORD + 1)), np.uint64)
+"""The bytes of a word that belong to its value, by how many they are."""
+_BLANKS: Final = np.frombuffer(b" " * _WORD, np.uint64)
+
+
+def _gathered(padded: Bytes, at: Integers, size: Integers, expected: _Expected) -> Bytes | None:
+    """Return the bytes of the values side by side, each as wide as its variable; None where a text is unusual.
+
+    They are gathered in words, of which the bytes after a value's end become blanks.
+    """
+    ends_with_nul = padded[np.maximum(at + size - 1, 0)] == 0
+    size = size - (ends_with_nul & (size > 0) & ~expected.numeric)
+    if (size > expected.widths).any() or (size < DOUBLE_SIZE * expected.numeric).any():
+        return None
+    places = np.minimum(at[expected.owner] + expected.within, len(padded) - _WORD)
+    words = _words(padded, 1, places)[:, 0]
+    kept = _KEPT[np.maximum(np.minimum(size[expected.owner] - expected.within, _WORD), 0)]
+    words = (words & kept) | (_BLANKS & ~kept)
+    if not words[expected.texts].view(np.uint8).all():
+        return None
+    data: Bytes = words.view(np.uint8)
+    return data if expected.used is None else data[expected.used]
 
 
 # --- one field after the other ----------------------------------------------------------------------------------------

@@ -132,10 +132,7 @@ def test_fields_come_in_any_order() -> None:
     body = made(MIXED, SAMPLE)
     fields = [each for _, each in fields_in(body)]
     Random(4).shuffle(fields)
-    for way in ("general", "plain"):
-        block = ways(framed(b"".join(fields)), MIXED, 0)[way]
-        assert block is not None
-        assert block.data.tobytes() == rows_of(MIXED, SAMPLE)
+    assert read_observations(framed(b"".join(fields)), MIXED).data.tobytes() == rows_of(MIXED, SAMPLE)
 
 
 def test_integers_of_other_widths_are_read() -> None:
@@ -196,6 +193,23 @@ def test_any_rows_come_back(shape: Shape, rows: int, seed: int, type_once: bool,
         pieces.append(block.data.tobytes())
     assert b"".join(pieces) == data
     assert first == rows * len(shape.widths)
+
+
+@settings(deadline=None)
+@given(shapes, st.integers(1, 40), st.integers(0, 9), st.sampled_from([0, 1, 2]), st.randoms(use_true_random=False))
+def test_texts_of_any_length_are_gathered(shape: Shape, count: int, first: int, repeats: int, random: Random) -> None:
+    values: list[float | str] = []
+    for index in range(first, first + count):
+        number = index % len(shape.widths)
+        text = "".join(random.choices("aZ \xfc\x06ATO", k=random.randint(0, shape.widths[number]))).rstrip()
+        values.append(random.choice((0.0, -2.5, float("inf"))) if shape.numeric[number] else text)
+    body = made(shape, values, repeats, first)
+    found = ways(body, shape, first)
+    for way in ("general", "plain"):
+        block = found[way]
+        assert block is not None
+        assert (block.stated, block.values) == (count, count)
+        assert block.data.tobytes() == rows_of(shape, values, first)
 
 
 def test_a_row_longer_than_a_message_is_cut_between_its_values() -> None:
