@@ -21,7 +21,6 @@ from app.codecs.file_transfer.commands import (
     ANSWERS,
     ASYNCHRONOUS,
     CANCEL,
-    LONGEST_NAME,
     SEND_AGAIN,
     SUCCESS,
     Command,
@@ -293,18 +292,22 @@ def messages(delivery: DeliveryRecord, how: FramingOptions, contents: DeliveryCo
 
 
 def _commands(attachment: OutgoingAttachment, limit: int, contents: DeliveryContents) -> Iterable[tuple[Command, Body]]:
-    file_id, name = attachment.correl_id.hex(), attachment.qualifier_2
-    metadata = FileMetadata(name, attachment.size, attachment.sha256, user_data=attachment.description)
-    begins = write_metadata(metadata)
-    if len(name.encode()) > LONGEST_NAME or len(begins) > limit:
-        why = f"{name!r:.80}: a file name has at most {LONGEST_NAME} bytes, and with the description at most {limit}"
-        raise InvalidInputError("too-large", "name", -1, why)
-    yield Command(file_id, "init"), begins
+    file_id = attachment.correl_id.hex()
+    yield Command(file_id, "init"), _document(attachment, limit)
     offset = 0
     for piece in fixed_records(contents.pieces(attachment), min(limit, LONGEST_RANGE)):
         yield Command(file_id, "segment", offset, sha256(piece).hexdigest()), piece
         offset += len(piece)
     yield Command(file_id, "fin", attachment.size, attachment.sha256), b""
+
+
+def _document(attachment: OutgoingAttachment, limit: int) -> bytes:
+    name, description = attachment.qualifier_2, attachment.description
+    document = write_metadata(FileMetadata(name, attachment.size, attachment.sha256, user_data=description))
+    if len(document) > limit:
+        why = f"the name and the description take {len(document)} bytes as JSON, but a message has room for {limit}"
+        raise InvalidInputError("too-large", "description", -1, why)
+    return document
 
 
 def after_refusal(message: PhysicalMessage, code: int) -> AfterRefusal:
@@ -374,6 +377,10 @@ class FileTransfer(Framing):
 
     def after_refusal(self, message: PhysicalMessage, code: int) -> AfterRefusal:
         return after_refusal(message, code)
+
+    def check_names(self, delivery: DeliveryRecord, options: FramingOptions) -> None:
+        for attachment in delivery.attachments:
+            _document(attachment, options.body_limit)
 
     def write(
         self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents

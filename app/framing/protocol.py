@@ -348,6 +348,11 @@ class Framing(Protocol):
         """The fields of `FramingOptions` that change the messages."""
         return frozenset()
 
+    def check_names(self, delivery: DeliveryRecord, options: FramingOptions) -> None:  # noqa: ARG002
+        """Check that messages have a place for the names and descriptions of a delivery. Raises as `write`, which
+        needs the contents for the rest."""
+        return
+
     def application(self, content: bytes | Sequence[MapItem]) -> bytes:
         """Return the body of an application message, of bytes or of the values of a map. Raises WireError."""
         if not isinstance(content, bytes):

@@ -118,7 +118,17 @@ def messages(delivery: DeliveryRecord, options: FramingOptions, bodies: Bodies) 
 def _framed(
     delivery: DeliveryRecord, options: FramingOptions, bodies: Bodies
 ) -> Iterator[tuple[int, bytes, bytes | memoryview]]:
-    dialect = Dialect.parse(options.dialect)
+    yield HEADER_MSG_TYPE, delivery.header_correl_id, _header_body(delivery, options)
+    yield SUBORDINATE_MSG_TYPE, delivery.message_correl_id, delivery.application_body or b""
+    for attachment in delivery.attachments:
+        sequence = 0
+        for sequence, body in enumerate(bodies(attachment), 1):
+            yield SUBORDINATE_MSG_TYPE, correlid.join(attachment.correl_id, sequence), body
+        count = write_count(sequence, Dialect.parse(options.dialect))
+        yield SUBORDINATE_MSG_TYPE, correlid.join(attachment.correl_id, 0), count
+
+
+def _header_body(delivery: DeliveryRecord, options: FramingOptions) -> bytes:
     header = MessageHeader(
         header_correl_id=delivery.header_correl_id,
         original_msg_type=delivery.original_msg_type,
@@ -126,13 +136,7 @@ def _framed(
         message_correl_id=delivery.message_correl_id,
         attachments=tuple(attachment.definition for attachment in delivery.attachments),
     )
-    yield HEADER_MSG_TYPE, delivery.header_correl_id, write_header(header, dialect, charset_of(options))
-    yield SUBORDINATE_MSG_TYPE, delivery.message_correl_id, delivery.application_body or b""
-    for attachment in delivery.attachments:
-        sequence = 0
-        for sequence, body in enumerate(bodies(attachment), 1):
-            yield SUBORDINATE_MSG_TYPE, correlid.join(attachment.correl_id, sequence), body
-        yield SUBORDINATE_MSG_TYPE, correlid.join(attachment.correl_id, 0), write_count(sequence, dialect)
+    return write_header(header, Dialect.parse(options.dialect), charset_of(options))
 
 
 # --- the framing ------------------------------------------------------------------------------------------------------
@@ -187,6 +191,9 @@ class SasQueue(Framing):
         from app.framing.sas_data_sets import read_leading_rows  # noqa: PLC0415 - it loads pandas
 
         return read_leading_rows(record, received, store)
+
+    def check_names(self, delivery: DeliveryRecord, options: FramingOptions) -> None:
+        _header_body(delivery, options)
 
     def write(
         self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents

@@ -150,6 +150,17 @@ def _framed(
 ) -> Iterator[tuple[bytes, bytes, int | None]]:
     """Return the CorrelId and the body of each message, and of a last message the number of parts."""
     base = correlid.join(delivery.header_correl_id[: correlid.KEY_SIZE], 0)
+    yield base, _header_body(delivery, options), None
+    if delivery.application_body is not None:
+        yield base, application(delivery.application_body), None
+    for attachment in delivery.attachments:
+        number = 0
+        for number, body in enumerate(bodies.of(attachment), 1):
+            yield correlid.join(attachment.correl_id, number), body, None
+        yield correlid.join(attachment.correl_id, 0), write_last(number), number
+
+
+def _header_body(delivery: DeliveryRecord, options: FramingOptions) -> bytes:
     header = RendezvousHeader(
         correlid_of(delivery.header_correl_id),
         0,
@@ -158,14 +169,7 @@ def _framed(
         len(delivery.attachments),
         [entry_of(each.definition, correlid_of(each.correl_id)) for each in delivery.attachments],
     )
-    yield base, write_header(header, charset_of(options)), None
-    if delivery.application_body is not None:
-        yield base, application(delivery.application_body), None
-    for attachment in delivery.attachments:
-        number = 0
-        for number, body in enumerate(bodies.of(attachment), 1):
-            yield correlid.join(attachment.correl_id, number), body, None
-        yield correlid.join(attachment.correl_id, 0), write_last(number), number
+    return write_header(header, charset_of(options))
 
 
 def application(content: bytes | Sequence[MapItem]) -> bytes:
@@ -225,6 +229,9 @@ class SasRendezvous(Framing):
 
     def application(self, content: bytes | Sequence[MapItem]) -> bytes:
         return application(content)
+
+    def check_names(self, delivery: DeliveryRecord, options: FramingOptions) -> None:
+        _header_body(delivery, options)
 
     def write(
         self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents

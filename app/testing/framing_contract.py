@@ -41,8 +41,9 @@ from app.service.context import ReceiverContext
 from app.service.finishing.finisher import Finisher
 from app.service.finishing.stored_parts import CompleteAttachment, missing_ranges
 from app.service.sending.delivery_creation import count_messages
+from app.service.sending.drafts import check_names
 from app.service.sending.framer import Framer
-from app.service.sending.sending_errors import CannotSend
+from app.service.sending.sending_errors import CannotSend, DestinationRefuses
 from app.settings import Settings
 from app.testing.gateway_stages import service_context
 from app.testing.host_results import assert_same, by_the_gateway, in_folder, settings
@@ -130,6 +131,26 @@ class FramingContract:
             if not self.framing.application_message:
                 with pytest.raises(CannotSend, match="carries no application message"):
                     next(Framer(self.options, context.store).frame(replace(made, application_body=b"x")))
+
+    def test_names_are_checked_as_they_are_written(self, tmp_path: Path) -> None:
+        """So a message that can never be sent is refused, and not queued."""
+        with service_context(tmp_path) as context:
+            made = self.delivery(context)
+            for name in ("\u65e5\u672c.txt", "x" * 255, "\u00e9" * 128, "x" * 1024, "a\nb", "x" * 40_000):
+                for number, attachment in enumerate(made.attachments):
+                    for changed in (replace(attachment, qualifier_2=name), replace(attachment, description=name)):
+                        attachments = (*made.attachments[:number], changed, *made.attachments[number + 1 :])
+                        other = replace(made, attachments=attachments)
+                        is_written = is_taken = True
+                        try:
+                            list(Framer(self.options, context.store).frame(other))
+                        except CannotSend:
+                            is_written = False
+                        try:
+                            check_names(other, self.options)
+                        except DestinationRefuses:
+                            is_taken = False
+                        assert is_taken == is_written, (name[:8], changed)
 
     def test_messages_of_each_attachment_are_known_by_its_key(self, tmp_path: Path) -> None:
         with service_context(tmp_path) as context:

@@ -138,7 +138,10 @@ class LayoutPlan:
                 at += len(struct.pack(self.context.order + code, value))
             except (struct.error, ValueError) as reason:
                 raise WireError(path + row.name, at, str(reason)) from None
-        raise WireError(path + self.rows[step.tail].name, at, str(error)) from None
+        why = str(error)
+        if isinstance(error, UnicodeEncodeError):
+            why = f"{error.object[error.start : error.end]!r:.80} cannot be encoded in {error.encoding}"
+        raise WireError(path + self.rows[step.tail].name, at, why) from None
 
 
 def _steps(rows: tuple[Row, ...], context: Context) -> list[_Step]:

@@ -195,7 +195,7 @@ UNFIT_VALUES: list[tuple[Layout, str, int, str]] = [
     (Counted(2, [Item(b"x", 1, "")]), "Counted.items", 4, "1 items, but the count is 2"),
     (Counted(1, [Item(b"xy", 1, "")]), "Counted.items[0].mark", 4, "expected 1 bytes, found 2"),
     (Counted(1, [Item(b"x", 1 << 15, "")]), "Counted.items[0].colour", 5, "format requires"),
-    (Counted(1, [Item(b"x", 1, "\u20ac")]), "Counted.items[0].text", 7, "can't encode"),
+    (Counted(1, [Item(b"x", 1, "\u20ac")]), "Counted.items[0].text", 7, "cannot be encoded in latin-1"),
     (Head(16, 0, Colour.RED, ""), "Head.version", 0, "16 does not fit 4 bits"),
     (Head(3, 0, Colour.RED, "ninechars"), "Head.name", 2, "takes 9 bytes, but the field has 8"),
 ]

@@ -124,13 +124,17 @@ def read_metadata(document: bytes) -> FileMetadata:
         raise WireError("body", getattr(error, "pos", 0), f"it is not JSON: {error}"[:200]) from error
     if not isinstance(given, dict):
         raise WireError("body", 0, "it is not a JSON object")
-    name = given.get("name")
-    if not isinstance(name, str) or _CONTROL.search(name) or not 0 < len(name.encode()) <= LONGEST_NAME:
-        why = f"{name!r:.80}: a file name has 1 to {LONGEST_NAME} bytes, and no control characters"
-        raise WireError("name", -1, why)
+    name = _checked_name(given.get("name"))
     numbers = {row: _whole_number(row, given[row], least) for row, least in _NUMBERS if given.get(row) is not None}
     checksum = "" if given.get("checksum") is None else read_checksum(given["checksum"])
     return FileMetadata(name, checksum=checksum, user_data=user_data, **numbers)
+
+
+def _checked_name(name: object) -> str:
+    if isinstance(name, str) and not _CONTROL.search(name) and 0 < len(name.encode()) <= LONGEST_NAME:
+        return name
+    why = f"{name!r:.80}: a file name has 1 to {LONGEST_NAME} bytes, and no control characters"
+    raise WireError("name", -1, why)
 
 
 _NUMBERS: Final = (("size", 0), ("expire_at", 0), ("segments_ttl", 1))
@@ -151,7 +155,8 @@ def _user_data(given: object) -> str:
 
 
 def write_metadata(metadata: FileMetadata) -> bytes:
-    """Return the document that begins a file."""
+    """Return the document that begins a file. Raises WireError for a name that `read_metadata` refuses."""
+    _checked_name(metadata.name)
     given = {name: value for name, value in metadata._asdict().items() if value not in (None, "")}
     if metadata.user_data:
         given["user_data"] = {"description": metadata.user_data}

@@ -57,6 +57,9 @@ class OrderPacket(Framing):
     def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
         return packet_content.data_set(record, received, store)
 
+    def check_names(self, delivery: DeliveryRecord, options: FramingOptions) -> None:
+        packet_writer.check_names(delivery, options)
+
     def write(
         self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
     ) -> Iterator[PhysicalMessage]:

@@ -7,7 +7,7 @@ first one names it. Identifiers follow from the attachment, so the same delivery
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -84,6 +84,13 @@ def messages(
                 message_id=message_identifier(delivery.id, next(numbers)),
                 group_id=attachment.correl_id.ljust(KEY_SIZE, b"\0"),
             )
+
+
+def check_names(delivery: DeliveryRecord, options: FramingOptions) -> None:
+    """Check that a packet has room for each file's name. Raises InvalidInputError and WireError."""
+    for attachment in delivery.attachments:
+        if attachment.kind is not AttachmentKind.DATA_SET:
+            _file_packets(attachment, options)
 
 
 class _Packets:
@@ -215,7 +222,15 @@ def _long_named(files: Mapping[str, OutgoingAttachment]) -> Callable[[str], Long
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def _file(attachment: OutgoingAttachment, options: FramingOptions, contents: DeliveryContents) -> Iterator[bytes]:
+class _FilePackets(NamedTuple):
+    """How the packets of a file are made: the parts that begin the first one, and the bytes of the file in each."""
+
+    packets: _Packets
+    named: Sequence[Part]
+    room: int
+
+
+def _file_packets(attachment: OutgoingAttachment, options: FramingOptions) -> _FilePackets:
     if attachment.size > _LONGEST_LONG:
         why = f"{attachment.size:,} bytes, and a LONG value has at most {_LONGEST_LONG:,}"
         raise InvalidInputError("too-large", "intern_pos", -1, why)
@@ -230,6 +245,11 @@ def _file(attachment: OutgoingAttachment, options: FramingOptions, contents: Del
         raise InvalidInputError(
             "too-long", "columnnames", -1, f"the name {name!r} leaves no room in a packet for the file"
         )
+    return _FilePackets(packets, named, room)
+
+
+def _file(attachment: OutgoingAttachment, options: FramingOptions, contents: DeliveryContents) -> Iterator[bytes]:
+    packets, named, room = _file_packets(attachment, options)
     offset = 0
     for piece in fixed_records(contents.pieces(attachment), room):
         yield _putval(packets, attachment, bytes(piece), offset, named)

@@ -18,7 +18,7 @@ from app.ports import ContentStore, IdempotencyConflict, Sender
 from app.service.context import ServiceContext
 from app.service.conversion import finished
 from app.service.events.event_entries import delivery_event
-from app.service.sending.drafts import DraftedMessage, find_destination, new_delivery
+from app.service.sending.drafts import DraftedMessage, check_names, find_destination, new_delivery
 from app.service.sending.framer import Framer, traced
 from app.service.sending.outbox import CANCELLED, OPEN, RETRIED, Outbox, can_be_retried, framing_options
 from app.service.sending.preparation import Preparation, prepare
@@ -271,16 +271,19 @@ class Deliveries:
         return prepare(submission.message, submission.parts, folder, convert, store_catalog)
 
     def _new_delivery(self, submission: Submission, prepared: Preparation) -> DeliveryRecord:
-        return new_delivery(
+        destination = self.destinations[submission.message.destination]
+        delivery = new_delivery(
             submission.delivery_id,
             prepared.message,
             prepared.parts,
-            self.destinations[submission.message.destination],
+            destination,
             now=self._clock.now(),
             key=submission.key,
             fingerprint=submission.fingerprint,
             trace_parent=submission.trace_parent,
         )
+        check_names(delivery, framing_options(destination, destination.body_limit))
+        return delivery
 
 
 def folder_of(delivery_id: str) -> str:

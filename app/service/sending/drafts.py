@@ -1,7 +1,7 @@
 """Drafts of messages, the checks of a destination, and the deliveries that drafts become."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from secrets import token_bytes
 from typing import TypeVar
 
@@ -10,7 +10,8 @@ from app.codecs.ibm_mq.encodings import charset
 from app.codecs.sas.rendezvous_messages import MAP_TYPE_NAMES, MapItem
 from app.framing.registry import framing
 from app.model.attachment import AttachmentKind
-from app.model.records import DeliveryRecord, OutgoingAttachment
+from app.model.errors import InvalidInputError
+from app.model.records import DeliveryRecord, FramingOptions, OutgoingAttachment
 from app.service.sending.sending_errors import DestinationRefuses, Refusal, UnknownDestination
 from app.service.sending.upload_conversion import ConversionRequest
 from app.service.sending.upload_parts import StoredPart
@@ -195,3 +196,27 @@ def _outgoing(attachment: DraftedAttachment, part: StoredPart) -> OutgoingAttach
         size=part.size,
         sha256=part.sha256,
     )
+
+
+def check_names(delivery: DeliveryRecord, how: FramingOptions) -> None:
+    """Check that messages have a place for all names and descriptions of a delivery: for those of each attachment, and
+    for all together. Raises DestinationRefuses."""
+    each = (replace(delivery, attachments=(attachment,)) for attachment in delivery.attachments)
+    refusals = [
+        Refusal(("attachments", number), why) for number, alone in enumerate(each) if (why := _unnamable(alone, how))
+    ]
+    if not refusals and (why := _unnamable(delivery, how)):
+        refusals = [Refusal(("attachments",), why)]
+    if refusals:
+        raise DestinationRefuses(delivery.destination, refusals)
+
+
+def _unnamable(delivery: DeliveryRecord, how: FramingOptions) -> str | None:
+    """Return why messages have no place for the names of a delivery; None if they have."""
+    try:
+        framing(how.framing).check_names(delivery, how)
+    except WireError as error:
+        return f"{error.row}: {error.why}"
+    except InvalidInputError as error:
+        return str(error)
+    return None

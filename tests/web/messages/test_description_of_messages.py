@@ -173,6 +173,13 @@ def test_a_wrong_entry_is_found_once_the_kind_is_recognised(stock: Stock, http: 
         (simple(application_message={"text": "a", "ccsid": 819}), ["#/application_message/ccsid"]),
         (simple(application_message={"base64": "/w==", "format": "MQSTR"}), ["#/application_message"]),
         (simple(destination="mainframe", application_message={"text": "中"}), ["#/application_message"]),
+        (
+            simple(
+                destination="mainframe",
+                attachments=[{"part": "a", "kind": "text-file", "name": "a", "description": "中"}],
+            ),
+            ["#/attachments/0"],
+        ),
         (simple(destination="unreadable", application_message={"text": "a"}), ["#/application_message"]),
         (simple(original_msg_type=2**31), ["#/original_msg_type"]),
     ],

@@ -76,6 +76,7 @@ def test_what_cannot_be_sent_leaves_nothing(stock: Stock, http: httpx.Client) ->
         (http.put("/v1/files/partner/a.txt", content=b"a", headers={"Repr-Digest": wrong}), 400),
         (http.put("/v1/files/partner/a.txt", content=b"a", headers={"Content-Encoding": "gzip"}), 415),
         (http.put("/v1/files/partner/", content=b"a"), 404),
+        (http.put("/v1/files/mainframe/\u65e5\u672c.txt", content=b"a"), 422),
         (http.put("/v1/files/groups/a.csv", content=b"x\n1\n", params={"kind": "data-set"}), 422),
     ]
     for response, status in refused:
