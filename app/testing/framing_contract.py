@@ -133,7 +133,7 @@ class FramingContract:
                     next(Framer(self.options, context.store).frame(replace(made, application_body=b"x")))
 
     def test_names_are_checked_as_they_are_written(self, tmp_path: Path) -> None:
-        """So a message that can never be sent is refused, and not queued."""
+        """Check that what can never be written is refused when it is submitted, and not queued."""
         with service_context(tmp_path) as context:
             made = self.delivery(context)
             for name in ("\u65e5\u672c.txt", "x" * 255, "\u00e9" * 128, "x" * 1024, "a\nb", "x" * 40_000):
