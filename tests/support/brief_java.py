@@ -35,7 +35,7 @@ def main() -> None:
     assert gateway is not None
     gateway.shutdown()
     gateway.proc.stdin.close()  # Java ends with it, and writes the archive then
-    gateway.proc.wait(120)
+    gateway.proc.wait(600)
     making.rename(ARCHIVE)
 
 
