@@ -30,7 +30,7 @@ from app.service.gateway import Gateway
 from app.service.instance import new_instance
 from app.service.receiving.catalog_claim import assembled, require_one_archive
 from app.service.repair import record_files
-from app.service.roles.standing_by import StandingBy
+from app.service.roles.election import StandingBy
 from app.service.threads import collect_seldom, keep_memory, switch_soon
 from app.settings import Http, Role, Settings, Standby
 from app.span_names import SERVICE, process_attributes

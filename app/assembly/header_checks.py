@@ -52,7 +52,19 @@ def judge(
     if len(header.attachments) > most:
         why = f"{len(header.attachments)} attachments, at most {most} are allowed"
         return (Refused(position, "too-many-attachments", "number of attachments", why),)
-    record = _message_record(source, header, position, received_at)
+    waits = header.attachments or announces_application(header.message_correl_id)
+    record = MessageRecord(
+        id=message_id(source, header.header_correl_id),
+        source=source,
+        header_correl_id=header.header_correl_id,
+        message_correl_id=header.message_correl_id,
+        original_msg_type=header.original_msg_type,
+        original_correl_id=header.original_correl_id,
+        attachments=tuple(attachment_id(source, entry.correl_id) for entry in header.attachments),
+        header_position=position,
+        received_at=received_at,
+        complete_at=None if waits else received_at,
+    )
     if contradictions := _contradictions(source, record.id, header, position, earlier):
         return contradictions
     known = earlier.addressed(message_address(record))
@@ -94,22 +106,6 @@ def address_of(key: Key, sequence: int = 0) -> Address:
     """Return the address of a message if it is an application message, and not a part or a count; see `waiting_key`."""
     source, correl_id = key
     return source, correl_id + sequence.to_bytes(correlid.COMPARED_SIZE - correlid.KEY_SIZE, "big")
-
-
-def _message_record(source: str, header: MessageHeader, position: int, received_at: int) -> MessageRecord:
-    waits = header.attachments or announces_application(header.message_correl_id)
-    return MessageRecord(
-        id=message_id(source, header.header_correl_id),
-        source=source,
-        header_correl_id=header.header_correl_id,
-        message_correl_id=header.message_correl_id,
-        original_msg_type=header.original_msg_type,
-        original_correl_id=header.original_correl_id,
-        attachments=tuple(attachment_id(source, entry.correl_id) for entry in header.attachments),
-        header_position=position,
-        received_at=received_at,
-        complete_at=None if waits else received_at,
-    )
 
 
 def _contradictions(

@@ -280,7 +280,12 @@ class Assembly:
             return (Refused(position, "too-many-parts", "msg_seq_number", why),)
         attachment = self._touch(source, event.correl_id, position, received_at)
         if isinstance(event, Aborted):
-            return _aborted(attachment)
+            if (state := follow(attachment.record.state, Input.ABORT)) is None:
+                return NOTHING
+            attachment.parts.keep(lambda _position: False)  # nothing of it is needed any more
+            reason = "its sender has aborted it"
+            attachment.record = changed(attachment.record, state=state, reason_code=ABORTED, reason=reason)
+            return (Discarded(attachment.record.id),)
         if attachment.has_forgotten_its_parts:
             return attachment.repeated(None, position)
         if isinstance(event, RangePart):
@@ -448,15 +453,6 @@ def plausible_counts(counts: tuple[int, ...], dialects: int, most: int) -> list[
     known: frozenset[str] = orders(dialects) or _BOTH_ORDERS
     in_order = (count for order, count in zip("><", counts, strict=False) if order in known)
     return sorted(count for count in in_order if 0 <= count <= most)
-
-
-def _aborted(attachment: TrackedAttachment) -> tuple[Effect, ...]:
-    """Delete an attachment that is not complete; nothing of it is needed any more."""
-    if (state := follow(attachment.record.state, Input.ABORT)) is None:
-        return NOTHING
-    attachment.parts.keep(lambda _position: False)
-    attachment.record = changed(attachment.record, state=state, reason_code=ABORTED, reason="its sender has aborted it")
-    return (Discarded(attachment.record.id),)
 
 
 def _application(message: MessageRecord, address: Address, position: int) -> tuple[Effect, ...]:

@@ -41,10 +41,10 @@ from app.service.roles.receiving_together import ReceivingTogether
 from app.service.sending.abandoned_uploads import drop_abandoned_uploads
 from app.service.sending.delivery_creation import Deliveries
 from app.service.sending.upload_space import UploadSpace
-from app.service.tables.table_adapters import TableAdapters
+from app.service.tables.table_reader import TableAdapters
 from app.service.threads import Worker, periodic
 from app.service.uploads import Uploads
-from app.service.webhooks.webhook_desk import WebhookDesk
+from app.service.webhooks.webhook import WebhookDesk
 from app.settings import Role
 
 log = logger(__name__)

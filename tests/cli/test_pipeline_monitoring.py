@@ -24,7 +24,7 @@ from app.pipeline.commit.commit import CommittedBatch
 from app.pipeline.watch.expectation_checks import violations
 from app.pipeline.watch.lineage import dataset_name
 from app.pipeline.watch.pipeline_metrics import PipelineMetrics
-from app.service.monitoring.pipeline_lag import lag
+from app.service.assembling.assembly_hosts import lag
 from app.settings import Expectation, PipelineSettings
 from app.tables.quality import HOUR, QUALITY, Increment, quality_rows
 from tests.cli.conftest import Run

@@ -30,7 +30,7 @@ from app.service.gateway import Gateway
 from app.service.quarantine.quarantine_records import quarantined_message
 from app.service.receiving.journal_upkeep import JournalUpkeep, seal_old_segment
 from app.service.retention.deletion import NotEnded
-from app.service.retention.sweeper import Sweeper
+from app.service.retention.removal import Sweeper
 from app.service.sending.framer import Framer
 from app.testing.gateway_stages import ManualClock, service_context
 from app.testing.outgoing_files import FILES, SOURCE, delivery, framing_options

@@ -24,7 +24,7 @@ from app.ports import AttachmentFilter
 from app.service.context import ReceiverContext
 from app.service.gateway import Gateway
 from app.service.receiving.journal_upkeep import JournalUpkeep
-from app.service.retention.sweeper import Sweeper
+from app.service.retention.removal import Sweeper
 from app.settings import Settings
 from app.testing.gateway_stages import ManualClock, service_context
 from app.testing.waiting import until

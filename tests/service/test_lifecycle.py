@@ -21,7 +21,7 @@ from app.service.content.settling import Settler
 from app.service.context import ReceiverContext
 from app.service.gateway import Gateway
 from app.service.receiving.journal_upkeep import seal_old_segment
-from app.service.retention.sweeper import Sweeper
+from app.service.retention.removal import Sweeper
 from app.testing.gateway_stages import ManualClock, service_context
 from app.testing.waiting import until
 from tests.support.host import SOURCE, Host

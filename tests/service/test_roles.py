@@ -20,13 +20,12 @@ from app.service import gateway as gateway_module
 from app.service.content.archived import is_archived, newest_readable
 from app.service.content.settling import Settler
 from app.service.context import ReceiverContext, ServiceContext
-from app.service.events.current_logs import CurrentLogs
-from app.service.events.event_reader import EventReader
+from app.service.events.event_reader import CurrentLogs, EventReader
 from app.service.gateway import Gateway
 from app.service.monitoring.physical_messages import FoundMessages, PhysicalMessages
 from app.service.monitoring.timeline import timeline
 from app.service.retention.receiving_time import SavedReceivingTime
-from app.service.retention.sweeper import Sweeper
+from app.service.retention.removal import Sweeper
 from app.service.roles import election
 from app.service.roles.keeping import KEEPER
 from app.service.sending.abandoned_uploads import LONGEST_UPLOAD, AbandonedUploads

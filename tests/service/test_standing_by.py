@@ -11,7 +11,7 @@ from app import plugins
 from app.model.errors import CatalogError
 from app.ports import ACTIVE, HeldLease, OpenLeases
 from app.service.instance import new_instance
-from app.service.roles.standing_by import StandingBy
+from app.service.roles.election import StandingBy
 from app.testing.waiting import until
 
 PATIENT = 60.0

@@ -17,7 +17,7 @@ from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.quarantine.quarantine_records import quarantined_message
 from app.service.receiving.journal_upkeep import JournalUpkeep, seal_old_segment
 from app.service.retention.receiving_time import ReceivingTime
-from app.service.retention.sweeper import Sweeper
+from app.service.retention.removal import Sweeper
 from app.testing.gateway_stages import ManualClock
 from tests.support.sas_client import Attached, Program, binary_file, message
 from tests.support.service_context import Connected, receive_for

@@ -39,7 +39,7 @@ from app.model.records import (
     QuarantineRecord,
 )
 from app.ports import ArchivedJournal, DeliveryProgress
-from app.service.content.hashing_writer import Measured
+from app.service.content.stored_content import Measured
 from app.service.context import ReceiverContext, RepeatedParts
 from app.service.gateway import Gateway
 from app.service.instance import new_instance

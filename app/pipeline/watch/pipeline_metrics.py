@@ -15,7 +15,7 @@ from app.model.errors import GatewayError
 from app.observe import Recurring, logger
 from app.pipeline.commit.commit import CommittedBatch
 from app.ports import Catalog, Clock, JournalReader
-from app.service.monitoring.pipeline_lag import Lag, lag
+from app.service.assembling.assembly_hosts import Lag, lag
 from app.settings import PipelineSettings
 
 _LAG_SECONDS = 5.0

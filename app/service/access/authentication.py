@@ -101,7 +101,13 @@ class Authenticator:
         """Tell whether requests from an address are served without credentials."""
         if not self.is_open or self._http.anonymous == "nobody":
             return False
-        return self._http.anonymous == "everyone" or (address is not None and _is_loopback(address))
+        if self._http.anonymous == "everyone":
+            return True
+        try:
+            found = ip_address(address or "")
+        except ValueError:
+            return False
+        return (getattr(found, "ipv4_mapped", None) or found).is_loopback
 
     def by_link(self, signer: Principal, address: str | None) -> Principal:
         """Return the principal of a signed link by its signer, who must still be somebody to whom this gateway would
@@ -141,12 +147,3 @@ def _is_jwt(text: str) -> bool:
 def _refused(error: KeyRefused) -> CredentialsRefused:
     why = str(error)
     return CredentialsRefused(why) if why == "the key is unknown" else CredentialsRefused(why, why)
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        found = ip_address(address)
-    except ValueError:
-        return False
-    mapped = getattr(found, "ipv4_mapped", None)
-    return (mapped or found).is_loopback

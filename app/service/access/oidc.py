@@ -4,7 +4,7 @@ Sources: RFC 7519 (JSON Web Token), RFC 8725 (best practices), RFC 9068 (access 
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from time import monotonic
 from typing import Any, NamedTuple
@@ -79,6 +79,18 @@ log = logger(__name__)
 Fetch = Callable[[str], dict[str, Any]]
 
 
+def discovered(issuer: str, names: Sequence[str], fetch: Fetch) -> list[str]:
+    """Return the URLs of these names from the configuration that a provider publishes. Raises GatewayError."""
+    described = fetch(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+    found = [described.get(name) for name in names]
+    if described.get("issuer") != issuer or not all(isinstance(each, str) for each in found):
+        raise GatewayError(f"the configuration of {issuer} names another issuer, or lacks {' or '.join(names)}")
+    schemes = ("https://",) if issuer.startswith("https://") else ("https://", "http://")
+    if not all(str(each).startswith(schemes) for each in found):
+        raise GatewayError(f"the configuration of {issuer} has a {' or '.join(names)} that is not https")
+    return [str(each) for each in found]
+
+
 class TokenRefused(Exception):
     """A token that is not accepted. `told` is what its sender may know."""
 
@@ -103,7 +115,14 @@ class AccessTokens:
         now = monotonic()
         if now - self._tried_at < PAUSE_SECONDS:
             return False
-        return self._keys is None or now - self._fetched_at > KEEP_SECONDS or not self._has_key(text)
+        if self._keys is None or now - self._fetched_at > KEEP_SECONDS:
+            return True
+        try:
+            named = jws.extract_compact(text.encode()).headers().get("kid")
+        except _UNREADABLE:
+            return False  # it is no token, which no fetch helps
+        keys = self._keys.keys
+        return not any(key.kid == named for key in keys) and not (named is None and len(keys) == 1)
 
     def refresh(self) -> None:
         """Fetch the provider's keys, unless that was done just now. Faults are logged; the old keys stay.
@@ -170,25 +189,11 @@ class AccessTokens:
             raise TokenRefused(f"the {what} is not accepted: {_why(error)}") from None
         return claims
 
-    def _has_key(self, text: str) -> bool:
-        """Tell whether the key that a token names is known; True for what is no token, which no fetch helps."""
-        assert self._keys is not None
-        try:
-            named = jws.extract_compact(text.encode()).headers().get("kid")
-        except _UNREADABLE:
-            return True
-        return any(key.kid == named for key in self._keys.keys) or (named is None and len(self._keys.keys) == 1)
-
     def _published(self) -> KeySet:
         settings = self._settings
         url = settings.jwks_url
         if url is None:
-            described = self._fetch(f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration")
-            url = described.get("jwks_uri")
-            if described.get("issuer") != settings.issuer or not isinstance(url, str):
-                raise GatewayError(f"the configuration of {settings.issuer} names another issuer, or no jwks_uri")
-            if not url.startswith("https://") and settings.issuer.startswith("https://"):
-                raise GatewayError(f"the jwks_uri of {settings.issuer} is not https")
+            (url,) = discovered(settings.issuer, ["jwks_uri"], self._fetch)
         found = self._fetch(url)
         try:
             # A symmetric key is never published: who could read it could sign with it.

@@ -21,6 +21,7 @@ from app.service.access.oidc import (
     Fetch,
     ProviderAnswer,
     TokenRefused,
+    discovered,
     fetch_json,
     post_form,
 )
@@ -83,7 +84,8 @@ class SignIn:
             if now - self._fetched_at > KEEP_SECONDS and now - self._tried_at > PAUSE_SECONDS:
                 self._tried_at = now
                 try:
-                    self._endpoints = self._discovered()
+                    issuer, names = self.settings.issuer, ("authorization_endpoint", "token_endpoint")
+                    self._endpoints = Endpoints(*discovered(issuer, names, self._fetch))
                 except GatewayError as error:
                     self._fault.failed(error)
                 else:
@@ -135,17 +137,6 @@ class SignIn:
         told = (answer.content.get("error"), answer.content.get("error_description"))
         reason = ": ".join(each for each in told if isinstance(each, str))[:_LONGEST_REASON]
         raise SignInRefused(f"the OpenID provider refuses: {reason or f'status {answer.status}'}")
-
-    def _discovered(self) -> Endpoints:
-        issuer = self.settings.issuer
-        described = self._fetch(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
-        found = [described.get(name) for name in ("authorization_endpoint", "token_endpoint")]
-        if described.get("issuer") != issuer or not all(isinstance(each, str) for each in found):
-            raise GatewayError(f"the configuration of {issuer} names another issuer, or lacks an endpoint")
-        schemes = ("https://",) if issuer.startswith("https://") else ("https://", "http://")
-        if not all(str(each).startswith(schemes) for each in found):
-            raise GatewayError(f"an endpoint of {issuer} is not https")
-        return Endpoints(*map(str, found))
 
 
 def _tokens(content: Mapping[str, Any]) -> Tokens:

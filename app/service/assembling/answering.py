@@ -74,7 +74,8 @@ class Answers:
         later: list[HeardMessage] = []
         for each, key in zip(heard, keys, strict=True):
             record = None if key is None else records.get(key)
-            answer = self._answer_to(each, record)
+            missing = partial(self._missing, record)
+            answer = framing(each.message.framing).answer(each.message, each.refused, record, missing)
             if answer is None:
                 later.append(each)
             else:
@@ -83,10 +84,6 @@ class Answers:
         for code, number in Counter(each.code for each in answers).items():
             self._context.metrics.sender_answers.labels(source, str(code)).inc(number)
         return later
-
-    def _answer_to(self, heard: HeardMessage, record: AttachmentRecord | None) -> SenderAnswer | None:
-        missing = partial(self._missing, record)
-        return framing(heard.message.framing).answer(heard.message, heard.refused, record, missing)
 
     def _missing(self, record: AttachmentRecord | None) -> Sequence[tuple[int, int]]:
         if record is None:

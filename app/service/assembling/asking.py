@@ -14,7 +14,7 @@ allowed, the event `attachment.missing` alone tells of it: to webhooks, and to w
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import inf
 from typing import Final, NamedTuple
 
@@ -87,8 +87,13 @@ class Askers:
         if reached is None:
             return False
         for name, source in self._sources.items():
-            if name in known:
-                self._mark(name, _Mark(self._times.counted(name), reached), _after(source))
+            if name not in known:
+                continue
+            counted, after, marks = self._times.counted(name), _after(source), self._marks[name]
+            if not marks or counted - marks[-1].counted >= after // MARKS:
+                marks.append(_Mark(counted, reached))
+            while len(marks) > 1 and marks[1].counted <= counted - after:
+                marks.popleft()
         return any(self._silent_until(name) is not None for name in self._sources)
 
     def ask(self, catalog: Catalog) -> None:
@@ -110,23 +115,6 @@ class Askers:
         silent = catalog.attachments_to_ask(name, position, now, room)
         if len(silent) < room:
             self._due[name] = self._context.clock.monotonic() + _after(source) / MARKS / 1e6
-        self._ask_for(name, source, silent, catalog, now)
-
-    def _mark(self, name: str, mark: _Mark, after: int) -> None:
-        marks = self._marks[name]
-        if not marks or mark.counted - marks[-1].counted >= after // MARKS:
-            marks.append(mark)
-        while len(marks) > 1 and marks[1].counted <= mark.counted - after:
-            marks.popleft()
-
-    def _silent_until(self, name: str) -> int | None:
-        """Return the packed position of messages that came long enough ago; None if there is none."""
-        marks, before = self._marks[name], self._times.counted(name) - _after(self._sources[name])
-        return marks[0].position if marks and marks[0].counted <= before else None
-
-    def _ask_for(
-        self, name: str, source: Source, silent: Sequence[tuple[AttachmentRecord, int]], catalog: Catalog, now: int
-    ) -> None:
         if not silent:
             return
         messages = messages_at(self._context.journal, {record.first_position for record, _ in silent})
@@ -139,17 +127,9 @@ class Askers:
         for record, asked, _, _, address in asking:
             is_last = asked.request >= source.request_missing_most
             pause = max(_after(source), MINUTE) << min(asked.request - 1, 20)
+            due, document = None if is_last else now + pause, write_document(asked)
             recorded.append(
-                MissingRequest(
-                    record.id,
-                    name,
-                    asked.request,
-                    now,
-                    None if is_last else now + pause,
-                    address,
-                    write_document(asked),
-                    record.parts_received,
-                )
+                MissingRequest(record.id, name, asked.request, now, due, address, document, record.parts_received)
             )
             if not asked.is_empty:  # or it waits for something else, and is not looked at again at once
                 events.append(missing_event(record, asked, address, now))
@@ -158,6 +138,11 @@ class Askers:
         for each in asking:
             if not each.asked.is_empty:
                 self._send(name, each)
+
+    def _silent_until(self, name: str) -> int | None:
+        """Return the packed position of messages that came long enough ago; None if there is none."""
+        marks, before = self._marks[name], self._times.counted(name) - _after(self._sources[name])
+        return marks[0].position if marks and marks[0].counted <= before else None
 
     def _asking(
         self, name: str, source: Source, record: AttachmentRecord, request: int, message: PhysicalMessage | None

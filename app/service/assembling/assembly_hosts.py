@@ -9,6 +9,7 @@ from threading import Event
 from typing import Any, NamedTuple, Protocol
 
 from app.model.message import PhysicalMessage, Position
+from app.ports import JournalReader
 from app.service.context import Change, ServiceContext, at_once
 from app.service.threads import Worker, repeat
 
@@ -73,11 +74,21 @@ class AssembledElsewhere:
         return {"ok": True, "by": self._by}
 
 
-class Behind(NamedTuple):
-    """The lag of assembly: the sealed segments not assembled yet, and the seconds since the first was sealed."""
+class Lag(NamedTuple):
+    """The sealed part of a journal that is not in the catalog yet. `seconds` is how long its first segment has been
+    sealed."""
 
-    segments: int = 0
-    seconds: float = 0.0
+    segments: int
+    size: int
+    seconds: float
+
+
+def lag(journal: JournalReader, progress: int | None, now: int) -> Lag:
+    """Return the lag of a catalog at this progress (packed position), at this time (µs)."""
+    last = 0 if progress is None else Position.unpack(progress).segment
+    waiting = [segment for segment in journal.segments() if segment.number > last and segment.sealed_at is not None]
+    oldest = min((segment.sealed_at for segment in waiting if segment.sealed_at is not None), default=now)
+    return Lag(len(waiting), sum(segment.size for segment in waiting), max(0.0, (now - oldest) / 1e6))
 
 
 class Landing:
@@ -89,8 +100,8 @@ class Landing:
         self._reached: int | None = None
         self._reached_before: int | None = None
         self.workers = [Worker("listen", lambda: repeat(LISTEN_SECONDS, self._stopping, self._follow))]
-        context.metrics.assembly_behind_segments.set_function(lambda: self._behind().segments)
-        context.metrics.assembly_behind_seconds.set_function(lambda: self._behind().seconds)
+        context.metrics.assembly_behind_segments.set_function(lambda: self._lag().segments)
+        context.metrics.assembly_behind_seconds.set_function(lambda: self._lag().seconds)
 
     def put(self, positions: Sequence[Position], messages: Sequence[PhysicalMessage]) -> None:
         """Do nothing: the job reads the journal."""
@@ -120,20 +131,13 @@ class Landing:
         return self._reached_before is not None and segment <= Position.unpack(self._reached_before).segment
 
     def check(self) -> dict[str, Any]:
-        return {"ok": True, "by": "spark", "behind": self._behind()._asdict()}
+        behind = self._lag()
+        return {"ok": True, "by": "spark", "behind": {"segments": behind.segments, "seconds": behind.seconds}}
 
-    def _behind(self) -> Behind:
+    def _lag(self) -> Lag:
         """Return the lag of the job, as far as is known. It takes whole segments, so the segment of its progress is
         done."""
-        reached = -1 if self._reached is None else Position.unpack(self._reached).segment
-        waiting = [
-            segment.sealed_at
-            for segment in self._context.journal.segments()
-            if segment.sealed_at is not None and segment.number > reached
-        ]
-        if not waiting:
-            return Behind()
-        return Behind(len(waiting), max(0, self._context.clock.now() - min(waiting)) / 1e6)
+        return lag(self._context.journal, self._reached, self._context.clock.now())
 
     def _follow(self) -> None:
         progress = self._context.catalog.progress()

@@ -51,23 +51,19 @@ class Damages:
                 reason=str(error),
                 **trace_fields(record.trace_parent),
             )
-        if not is_marked:
-            with suppress(CatalogError):  # a damaged disk may be the catalog's, too
-                self._mark(record, str(error))
-
-    def _mark(self, record: AttachmentRecord, reason: str) -> None:
-        """Mark damage in the catalog, and forget it if the attachment was deleted meanwhile. Raises CatalogError."""
-        catalog = self._context.catalog
-        event = damage_event(record, reason, self._context.clock.now())
-        if not catalog.mark_damaged(record.id, reason, [event]):
-            now = catalog.attachment(record.id)
-            if now is None or now.state is not AttachmentState.FINISHED:
-                self._forget(record.id)
-                return
-        with self._lock:
-            if record.id in self._found:
-                self._marked.add(record.id)
-        self._context.notifier.notify()
+        if is_marked:
+            return
+        catalog, event = self._context.catalog, damage_event(record, str(error), self._context.clock.now())
+        with suppress(CatalogError):  # a damaged disk may be the catalog's, too
+            if not catalog.mark_damaged(record.id, str(error), [event]):
+                now = catalog.attachment(record.id)
+                if now is None or now.state is not AttachmentState.FINISHED:  # it was deleted meanwhile
+                    self._forget(record.id)
+                    return
+            with self._lock:
+                if record.id in self._found:
+                    self._marked.add(record.id)
+            self._context.notifier.notify()
 
     def take(self, events: Iterable[EventRecord]) -> None:
         """Forget the damage of attachments that were deleted, according to these events. The process that has the

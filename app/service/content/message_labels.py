@@ -44,13 +44,12 @@ def read_catalogs(contents: Sequence[tuple[AttachmentKind, Content]]) -> Catalog
     catalog: dict[str, ValueLabels] = {}
     for kind, content in contents:
         file = ContentFile(content)
-        found = _of_data_set(file) if kind is AttachmentKind.DATA_SET else read_sas7bcat(io.BufferedReader(file))[0]
+        found: Catalog = {}
+        if kind is not AttachmentKind.DATA_SET:
+            found = read_sas7bcat(io.BufferedReader(file))[0]
+        else:
+            with pq.ParquetFile(pa.PythonFile(file, "r")) as opened:
+                if value_labels.is_catalog(opened.schema_arrow):
+                    found = value_labels.from_batches(opened.iter_batches(use_threads=False))
         catalog = {**found, **catalog}
     return catalog
-
-
-def _of_data_set(file: ContentFile) -> Catalog:
-    with pq.ParquetFile(pa.PythonFile(file, "r")) as opened:
-        if not value_labels.is_catalog(opened.schema_arrow):
-            return {}
-        return value_labels.from_batches(opened.iter_batches(use_threads=False))

@@ -17,9 +17,8 @@ from app.observe import Recurring, logger
 from app.ports import ContentStore
 from app.service.content.archived import is_archived, newest_readable
 from app.service.content.content_damage import Damages
-from app.service.content.hashing_writer import Measured
 from app.service.content.retries import Retries
-from app.service.content.stored_content import content_at, object_name
+from app.service.content.stored_content import Measured, content_at, object_name
 from app.service.context import ServiceContext
 from app.settings import microseconds
 

@@ -1,17 +1,18 @@
-"""The bytes of a finished attachment, wherever they are stored, and seekable files over them."""
+"""The bytes of a finished attachment, wherever they are stored: written as an object, read, and as seekable files."""
 
 import io
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from app.model.records import AttachmentRecord, Extent
-from app.ports import ContentStore, JournalReader, JournalReferences
-from app.service.content.block_checksums import BLOCK, are_complete, blocks_of, checked
+from app.model.records import AttachmentRecord, Extent, Finished, StoredObject
+from app.ports import ContentStore, JournalReader, JournalReferences, ObjectWriter
+from app.service.content.block_checksums import BLOCK, BlockChecksums, are_complete, blocks_of, checked
 
 PIECE = 1 << 20
 """The most bytes that a read yields at a time."""
@@ -217,3 +218,39 @@ class ContentFile(io.RawIOBase):
             at += len(piece)
         self._at += at
         return at
+
+
+class Measured:
+    """A writer to the object of some content, which counts and digests the bytes."""
+
+    def __init__(self, target: ObjectWriter) -> None:
+        self._target, self._digest, self._checksums, self.size = target, sha256(), BlockChecksums(), 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._digest.update(data)
+        self._checksums.update(data)
+        self.size += len(data)
+        self._target.write(data)
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+    def object(self, name: str) -> StoredObject:
+        """Return the object that was written under this name."""
+        return StoredObject(name, self._checksums.packed())
+
+    def stored(self, record: AttachmentRecord, content_type: str, dialects: int | None = None, **more: Any) -> Finished:
+        """Return the finished content of an attachment that was written to this object."""
+        return Finished(
+            record.id,
+            size=self.size,
+            sha256=self.sha256,
+            content_type=content_type,
+            storage="store",
+            finished_at=0,
+            object_name=object_name(record.id),
+            checksums=self._checksums.packed(),
+            dialects=dialects,
+            **more,
+        )

@@ -21,8 +21,7 @@ from app.model.errors import InvalidInputError
 from app.model.evidence import kept_warnings
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
-from app.service.content.hashing_writer import Measured
-from app.service.content.stored_content import object_name
+from app.service.content.stored_content import Measured, object_name
 from app.service.context import Stores
 from app.service.finishing.content_evidence import LINE_END, charset_of_file, last_line_end
 from app.service.finishing.incremental import EXTENTS_A_PART, whole_records

@@ -17,17 +17,19 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
+from app.assembly.collecting import Key
+from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentState
-from app.model.records import DAMAGED_PART, PARTS_GONE, AttachmentRecord, Finished, changed
+from app.model.records import DAMAGED_PART, PARTS_GONE, AttachmentRecord, Checkpoint, Finished, changed
+from app.model.trace_context import trace_fields
 from app.observe import Recurring, logger
 from app.service.content.retries import Retries
 from app.service.context import Between, ServiceContext, Stores, at_once
-from app.service.events.event_entries import complete_messages, finished_events
+from app.service.events.event_entries import complete_messages, finished_events, refusal_event
 from app.service.finishing.complete_content import table_content
 from app.service.finishing.content_evidence import concluded, with_earlier
 from app.service.finishing.finished_contents import ContentRejected, read_content
 from app.service.finishing.finishing_queue import FinishingQueue
-from app.service.finishing.refusing import refuse, restart
 from app.service.finishing.small_data_sets import NOTHING_READ, ReadTogether, read_together
 from app.service.finishing.stored_parts import CompleteAttachment, HeldSegments, are_there, held_parts
 
@@ -226,3 +228,40 @@ class Finisher:
 
     def _complete_messages(self, attachment_ids: list[str]) -> None:
         complete_messages(self._context.catalog, attachment_ids, self._context.clock.now())
+
+
+def restart(record: AttachmentRecord, context: ServiceContext, between: Between) -> None:
+    """Restart an attachment whose parts are gone, so that it begins anew when they are sent again."""
+    why = "its parts are no longer in the journal"
+    log.warning("attachment_restarted", attachment=record.id, reason=why, **trace_fields(record.trace_parent))
+
+    def change() -> list[Key]:
+        explained = f"{why}; it begins anew when it is sent again"
+        begun = context.catalog.restart([record.id], AttachmentState.COMPLETE, explained)
+        return [(record.source, record.correl_id)] if begun else []
+
+    between(change)
+
+
+def refuse(record: AttachmentRecord, rejected: ContentRejected, context: ServiceContext) -> None:
+    """Quarantine an attachment, and the part that shows the fault."""
+    if (state := follow(record.state, Input.CONTENT_REFUSED)) is None:
+        return
+    refusal, entries = rejected.of(record, context.journal)
+    if refusal.code == DAMAGED_PART:
+        context.metrics.damage.labels("finishing").inc()
+        log.error(
+            "part_damaged",
+            attachment=record.id,
+            position=rejected.first,
+            reason=rejected.error.why,
+            **trace_fields(record.trace_parent),
+        )
+    if entries:
+        copies = [copy for _, copy in entries if copy is not None]
+        context.catalog.checkpoint(Checkpoint(quarantine=[entry for entry, _ in entries], quarantine_copies=copies))
+    events = [refusal_event(record, refusal, context.clock.now())]
+    context.catalog.set_state([record.id], state, reason_code=refusal.code, reason=refusal.reason, events=events)
+    context.metrics.quarantined.labels(record.source, refusal.code).inc()
+    context.metrics.attachments.labels(state, record.kind.word if record.kind else "unknown").inc()
+    context.notifier.notify()

@@ -182,13 +182,12 @@ def missing_ranges(
     For an IBM MQ group they are the MsgSeqNumbers of incomplete logical messages, and for a file in byte ranges its
     bytes, counted from 1.
     """
-    parts = Parts(catalog.part_runs(record.id))
-    return arrangement_of(record).missing(record, parts, lambda positions: _sizes(positions, journal), limit)
 
+    def sizes(positions: Sequence[int]) -> list[int]:
+        """Return the sizes of the bodies at packed positions; zeros when the journal no longer has one of them."""
+        try:
+            return [extent.length for extent in journal.extents(map(Position.unpack, positions))]
+        except (KeyError, DamagedError):
+            return [0] * len(positions)
 
-def _sizes(positions: Sequence[int], journal: JournalReader) -> list[int]:
-    """Return the sizes of the bodies at these packed positions; zeros when the journal no longer has one of them."""
-    try:
-        return [extent.length for extent in journal.extents(map(Position.unpack, positions))]
-    except (KeyError, DamagedError):
-        return [0] * len(positions)
+    return arrangement_of(record).missing(record, Parts(catalog.part_runs(record.id)), sizes, limit)

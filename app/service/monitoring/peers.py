@@ -55,27 +55,23 @@ class Peers:
             if (source := settings.sources.get(name)) is not None:
                 metrics.name_source(name, source.transport, source.address)
             metrics.source_connected.labels(name).set_function(partial(_is_connected, status))
-            self._observe_source(name, status)
+            first = status()
+            for key, gauge in (
+                ("dropped", metrics.source_dropped),
+                ("queue_depth", metrics.source_queue_depth),
+                ("queue_filled", metrics.source_queue_filled),
+                ("oldest_message_seconds", metrics.source_oldest_message),
+            ):
+                if key in first:
+                    gauge.labels(name).set_function(partial(_number_of, status, key))
+            for level in first.get("advisories", ()):
+                metrics.source_advisories.labels(name, level).set_function(partial(_advised, status, level))
             self._observe_log_in(f"sources.{name}", status)
         for name, status in self._destinations.items():
             if (destination := settings.destinations.get(name)) is not None:
                 metrics.name_destination(name, destination.transport, destination.address)
             metrics.destination_connected.labels(name).set_function(partial(_is_connected, status))
             self._observe_log_in(f"destinations.{name}", status)
-
-    def _observe_source(self, name: str, status: Status) -> None:
-        """Show what a source dropped, what waits for it, and what its transport advises, if its status has it."""
-        metrics, first = self._context.metrics, status()
-        for key, gauge in (
-            ("dropped", metrics.source_dropped),
-            ("queue_depth", metrics.source_queue_depth),
-            ("queue_filled", metrics.source_queue_filled),
-            ("oldest_message_seconds", metrics.source_oldest_message),
-        ):
-            if key in first:
-                gauge.labels(name).set_function(partial(_number_of, status, key))
-        for level in first.get("advisories", ()):
-            metrics.source_advisories.labels(name, level).set_function(partial(_advised, status, level))
 
     def _observe_log_in(self, table: str, status: Status) -> None:
         """Show whether the credentials of a table of the settings are refused, if it has any."""

@@ -180,8 +180,13 @@ class JournalWriter:
 
     def _begun(self, piece: _Piece) -> _Append | None:
         """Begin to write messages. Return None if there is no room for them, or if the journal cannot be written."""
-        if not self._has_room():
-            return None
+        now = monotonic()
+        if self._backlog.holding is not None or now - self._room_checked >= ROOM_CHECK_SECONDS:
+            self._room_checked = now
+            if (free := self._journal.free_bytes()) < self._free_bytes:
+                why = f"{free} bytes are free for the journal, limits.free_bytes asks for {self._free_bytes}"
+                self._backlog.hold(why)
+                return None
         begun_at = perf_counter()
         await_durable = self._attempt(partial(self._journal.begin_append, *piece))
         return None if await_durable is None else _Append(piece.messages, await_durable, begun_at)
@@ -196,17 +201,6 @@ class JournalWriter:
         except GatewayError as error:
             self._backlog.hold(str(error))
         return None
-
-    def _has_room(self) -> bool:
-        now = monotonic()
-        if self._backlog.holding is None and now - self._room_checked < ROOM_CHECK_SECONDS:
-            return True
-        self._room_checked = now
-        free = self._journal.free_bytes()
-        if free >= self._free_bytes:
-            return True
-        self._backlog.hold(f"{free} bytes are free for the journal, limits.free_bytes asks for {self._free_bytes}")
-        return False
 
 
 def _pieces(batch: BacklogBatch) -> Iterator[list[PhysicalMessage]]:

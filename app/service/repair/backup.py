@@ -25,7 +25,6 @@ from app import plugins
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import segment_name
-from app.model.records import AttachmentRecord
 from app.ports import Catalog, ContentStore
 from app.service.access import audit
 from app.service.repair import backup_manifests
@@ -198,20 +197,17 @@ class _Backup:
         total = sum(record.size or 0 for record in attachments_in(catalog, AttachmentState.FINISHED))
         self._progress.begin("content", total)
         for record in attachments_in(catalog, AttachmentState.FINISHED):
-            if record.storage == "store" and record.object_name and record.sha256:
-                expected = Measure(record.size or 0, record.sha256)
-                try:
-                    self._copy_object(record.object_name, expected)
-                except KeyError:
-                    self._note_missing(record)
-
-    def _note_missing(self, record: AttachmentRecord) -> None:
-        """Record an attachment whose content is gone, either as deleted meanwhile or as a problem."""
-        now = self._estate.catalog.attachment(record.id) if self._estate.catalog else None
-        if now is None or now.state is not AttachmentState.FINISHED:
-            self._deleted.append(record.id)
-        else:
-            self._report.problems.append(f"the object {record.object_name} of attachment {record.id} is missing")
+            if record.storage != "store" or not record.object_name or not record.sha256:
+                continue
+            try:
+                self._copy_object(record.object_name, Measure(record.size or 0, record.sha256))
+            except KeyError:
+                now = self._estate.catalog.attachment(record.id) if self._estate.catalog else None
+                if now is None or now.state is not AttachmentState.FINISHED:  # it was deleted meanwhile
+                    self._deleted.append(record.id)
+                else:
+                    why = f"the object {record.object_name} of attachment {record.id} is missing"
+                    self._report.problems.append(why)
 
     def _deliveries(self, catalog: Catalog) -> None:
         for state in _OPEN_DELIVERIES:

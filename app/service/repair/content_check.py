@@ -40,30 +40,28 @@ def unsound(
     record: AttachmentRecord, catalog: JournalReferences, store: ContentStore, journal: JournalReader, advance: Advance
 ) -> Unsound | None:
     """Return the damage of a finished attachment's content; None when it is as it was received."""
-    what = "object" if record.storage == "store" else "content"
+    what, name = ("object", record.object_name) if record.storage == "store" else ("content", None)
+    if what == "object" and name is None:
+        return Unsound("object-missing", "the name of its object is gone")
     try:
         content: Content = (
-            _stored(record, store) if record.storage == "store" else JournalContent(journal, catalog.extents(record.id))
+            JournalContent(journal, catalog.extents(record.id))
+            if name is None
+            else StoredContent(store, name, store.size(name))
         )
         if content.size != record.size:
             return Unsound(f"{what}-damaged", f"{content.size:,} bytes are there, {record.size or 0:,} were written")
         found = measure(content.read(0, content.size), advance)
     except KeyError as gone:
-        name = gone.args[0] if gone.args else ""
+        lost = gone.args[0] if gone.args else ""
         return Unsound(
-            f"{what}-missing", f"journal segment {name} is gone" if isinstance(name, int) else f"{name} is gone"
+            f"{what}-missing", f"journal segment {lost} is gone" if isinstance(lost, int) else f"{lost} is gone"
         )
     except GatewayError as error:
         return Unsound(f"{what}-damaged", str(error))
     if found.sha256 != record.sha256:
         return Unsound(f"{what}-damaged", f"SHA-256 is {found.sha256}, was {record.sha256}")
     return None
-
-
-def _stored(record: AttachmentRecord, store: ContentStore) -> StoredContent:
-    if record.object_name is None:
-        raise KeyError("the name of its object")
-    return StoredContent(store, record.object_name, store.size(record.object_name))
 
 
 def object_size(store: ContentStore, name: str) -> int | None:

@@ -88,7 +88,13 @@ def header(store: ContentStore, file: RecordFile) -> RecordHeader:
 
 def write(store: ContentStore, file: RecordFile, head: RecordHeader, rows: Iterable[Row | Dropped]) -> None:
     """Write a whole object of records, each row once."""
-    _write(store, file, head, (to_line(_to_line_value(row)) for row in rows))
+    values = (
+        {"kind": DROPPED, "of": row.kind, "id": row.id}
+        if isinstance(row, Dropped)
+        else {"kind": kind_of(row), "row": to_json(row)}
+        for row in rows
+    )
+    _write(store, file, head, map(to_line, values))
 
 
 def rows(store: ContentStore, on_damage: Callable[[GatewayError], None] | None = None) -> Iterator[Row | Dropped]:
@@ -158,12 +164,6 @@ def _once(store: ContentStore, found: Iterable[RecordFile], seen: set[tuple[str,
             if key not in seen:
                 seen.add(key)
                 yield line
-
-
-def _to_line_value(row: Row | Dropped) -> dict[str, Any]:
-    if isinstance(row, Dropped):
-        return {"kind": DROPPED, "of": row.kind, "id": row.id}
-    return {"kind": kind_of(row), "row": to_json(row)}
 
 
 def _row(line: dict[str, Any]) -> Row | Dropped:

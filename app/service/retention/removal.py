@@ -1,7 +1,8 @@
 """The removal of data that is old or too much: content, attachments, deliveries, quarantine entries, events.
 
 The oldest data is removed first, in batches. Each source has its own limits of quarantine. Attachments that are being
-received, complete or not yet settled, and deliveries still to be sent, are never removed.
+received, complete or not yet settled, and deliveries still to be sent, are never removed. `Sweeper` does this
+regularly, and has unfinished attachments expire.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,10 +15,12 @@ from app.assembly.collecting import Key
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, QuarantineRecord
 from app.model.webhook_state import WebhookState
-from app.observe import logger
+from app.observe import Recurring, logger
 from app.ports import Clock
 from app.service.context import Between, ServiceContext, at_once
 from app.service.events.event_entries import deletion_event
+from app.service.retention.expiry import Expirer
+from app.service.retention.receiving_time import CountedTime, SavedReceivingTime
 from app.settings import microseconds
 
 log = logger(__name__)
@@ -207,28 +210,22 @@ class Remover:
 
     def drop_events(self) -> bool:
         """Remove events that are old or too many, and that every webhook and the log of receipts have got."""
+        settings, catalog = self._context.settings, self._context.catalog
+        followed: list[int] = []
+        if configured := settings.webhooks:
+            known = catalog.webhooks().values()
+            active = (each for each in known if each.name in configured and each.state is WebhookState.ACTIVE)
+            followed += [each.position for each in active]
+        if settings.receipts is not None:
+            receipts = catalog.receipt_log()
+            followed.append(0 if receipts is None else receipts.event)
         before = self._clock.before(self._retention.events)
-        dropped = self._context.catalog.prune_events(
-            before or 0, self._retention.events_count, EVENTS_AT_ONCE, self._followed()
+        dropped = catalog.prune_events(
+            before or 0, self._retention.events_count, EVENTS_AT_ONCE, min(followed, default=None)
         )
         if dropped:
             self._context.metrics.dropped.labels("events").inc(dropped)
         return dropped >= EVENTS_AT_ONCE
-
-    def _followed(self) -> int | None:
-        """Return the number up to which every active webhook, and the log of receipts, have got all events; None if
-        there are neither."""
-        settings, catalog = self._context.settings, self._context.catalog
-        waiting: list[int] = []
-        if configured := settings.webhooks:
-            known = catalog.webhooks().values()
-            waiting += [
-                each.position for each in known if each.name in configured and each.state is WebhookState.ACTIVE
-            ]
-        if settings.receipts is not None:
-            log_of_receipts = catalog.receipt_log()
-            waiting.append(0 if log_of_receipts is None else log_of_receipts.event)
-        return min(waiting, default=None)
 
     def drop_dead_letters(self) -> bool:
         """Remove events that were given up for a webhook long ago."""
@@ -249,3 +246,25 @@ def _until(excess: int, oldest: list[Sized]) -> list[Sized]:
 
 def _nothing() -> Iterable[Key]:
     return ()
+
+
+class Sweeper:
+    """Does everything that is due with each call of `sweep`. `between` makes changes that assembly must know of."""
+
+    def __init__(self, context: ServiceContext, times: CountedTime | None = None, between: Between = at_once) -> None:
+        self._faults: dict[str, Recurring] = {}
+        expiring = Expirer(context, times or SavedReceivingTime(context.catalog), between)
+        self.expire, self.release_parts = expiring.expire, expiring.release_parts
+        self.retain = Remover(context, RetentionClock(context.clock), between).retain
+
+    def sweep(self) -> None:
+        """Run each step by itself. One that fails, for example on a full disk, must not stop the others from freeing
+        space."""
+        for step in (self.expire, self.release_parts, self.retain):
+            try:
+                step()
+            except Exception as error:  # noqa: BLE001 - `Recurring` logs it
+                self._faults.setdefault(step.__name__, Recurring(log, "sweep", step=step.__name__)).failed(error)
+            else:
+                if step.__name__ in self._faults:
+                    self._faults[step.__name__].worked()

@@ -7,21 +7,23 @@ from typing import Any, Final, NamedTuple
 
 from app.model.errors import GatewayError
 from app.model.records import EventRecord
+from app.model.times import to_time
+from app.observe import Recurring, logger
 from app.ports import HeldLease, TableStore
+from app.ports.catalog.shared_journal import ReceivingJournal
 from app.service.assembling.following import Following
 from app.service.content.content_damage import Damages
 from app.service.content.settling import Settler
 from app.service.context import Between, ServiceContext
 from app.service.events.event_log import log_events
 from app.service.events.event_reader import EventReader
-from app.service.monitoring.receivers_away import LOOK_SECONDS, ReceiversAway
 from app.service.receipts.receipt_appender import ReceiptAppender
 from app.service.receipts.receipt_sender import ReceiptSender
 from app.service.repair.healing import Healer, Reading
 from app.service.repair.recorder import Recorder
 from app.service.repair.scrubber import Scrubber
 from app.service.retention.receiving_time import CountedTime
-from app.service.retention.sweeper import Sweeper
+from app.service.retention.removal import Sweeper
 from app.service.roles.election import Election
 from app.service.sending.abandoned_uploads import AbandonedUploads
 from app.service.tables.table_upkeep import TableUpkeep
@@ -36,8 +38,55 @@ SWEEP_SECONDS = 1.0
 SETTLE_SECONDS = 1.0
 ABANDONED_SECONDS = 3600.0
 RECEIPT_SECONDS = 1.0
+LOOK_SECONDS: Final = 5.0
+"""The pause between two looks for receivers that are away."""
 UPKEEP_SECONDS = 60.0
 """The pause between two looks whether upkeep of tables is due."""
+
+log = logger(__name__)
+
+
+class ReceiversAway:
+    """Looks for receivers of a shared journal that have not been seen for a minute. `away` is what it found last.
+
+    What a receiver has acknowledged and not published is on its disk alone. So attachments stay unfinished until it
+    comes back, and none expires meanwhile: expiry waits for the receiving time of all receivers. One that does not come
+    back is to be forgotten.
+    """
+
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
+        self._fault = Recurring(log, "receivers_check")
+        self.away: list[ReceivingJournal] = []
+
+    def look(self) -> None:
+        """Look which receivers are away, and log those that were not before."""
+        try:
+            found = [each for each in self._context.catalog.receiving_journals() if each.is_away]
+        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
+            self._fault.failed(error)
+            return
+        self._fault.worked()
+        before = {each.id for each in self.away}
+        for each in found:
+            if each.id not in before:
+                log.warning(
+                    "receiver_missed", receiver=each.receiver, journal=each.id, seen_at=str(to_time(each.seen_at))
+                )
+        self.away = found
+        self._context.metrics.receivers_away.set(len(found))
+
+    def check(self) -> dict[str, Any]:
+        """Return who is away, for the health report."""
+        away = [
+            {"receiver": each.receiver, "journal": each.id, "seen_at": to_time(each.seen_at).isoformat()}
+            for each in self.away
+        ]
+        return {"ok": not away and self._fault.error is None, "away": away, "error": self._fault.error}
+
+    def end(self) -> None:
+        """Show nobody in the metric any more: another process is the keeper."""
+        self._context.metrics.receivers_away.set(0)
 
 
 class KeptParts(NamedTuple):

@@ -152,7 +152,11 @@ class OwnReceiving:
         self.stream.stop()
         for worker in self._own_workers:
             worker.join(STOP_SECONDS)
-        self._archive_rest()
+        # All that is in the journal is archived, for those who read it while this process is away, or instead of it.
+        if self._archiver is not None and self._archiver.check()["ok"]:
+            with suppress(GatewayError):  # the next process archives it
+                self._context.journal.seal()
+                self._archiver.archive()
         self.times.finish()
 
     def close(self) -> None:
@@ -163,14 +167,6 @@ class OwnReceiving:
         """Return the checks of journal, assembly and archive."""
         archived = {} if self._archiver is None else {"archive": self._archiver.check()}
         return {"journal": self.stream.check(), "assembly": self.stream.assembly.check(), **archived}
-
-    def _archive_rest(self) -> None:
-        """Archive all that is in the journal, for those who read it while this process is away, or instead of it."""
-        if self._archiver is None or not self._archiver.check()["ok"]:
-            return
-        with suppress(GatewayError):  # the next process archives it
-            self._context.journal.seal()
-            self._archiver.archive()
 
     def _ask(self) -> None:
         if self._askers.mark():

@@ -203,19 +203,15 @@ class Deliveries:
         try:
             self._catalog.update_delivery(cancelled, [event], waiting)
         except KeyError:
-            return self._request_cancel(delivery, is_sent=is_sent)
+            if is_sent:  # right now: who sends it cancels it
+                with suppress(KeyError):
+                    self._catalog.request_cancel(delivery.id)
+                    return self._catalog.delivery(delivery.id) or delivery
+            newest = self._catalog.delivery(delivery.id) or delivery
+            raise DeliveryOver(newest.state, f"it is {newest.state} and cannot be cancelled") from None
         self._context.metrics.deliveries.labels(cancelled.state).inc()
         self._context.notifier.notify()
         return cancelled
-
-    def _request_cancel(self, delivery: DeliveryRecord, *, is_sent: bool) -> DeliveryRecord:
-        """Have a delivery cancelled that is being sent, and return it. Raises DeliveryOver."""
-        if is_sent:
-            with suppress(KeyError):
-                self._catalog.request_cancel(delivery.id)
-                return self._catalog.delivery(delivery.id) or delivery
-        newest = self._catalog.delivery(delivery.id) or delivery
-        raise DeliveryOver(newest.state, f"it is {newest.state} and cannot be cancelled")
 
     def retry(self, delivery: DeliveryRecord) -> DeliveryRecord:
         """Queue a delivery again that failed or was cancelled, and return it.

@@ -1,6 +1,6 @@
 """Drafts of messages, the checks of a destination, and the deliveries that drafts become."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from secrets import token_bytes
 from typing import TypeVar
@@ -122,25 +122,22 @@ def find_destination(destinations: Mapping[str, Destination], name: str) -> Dest
 
 def check_destination_takes(message: DraftedMessage, destination: Destination) -> None:
     """Check that a destination takes all of a message. Raises DestinationRefuses."""
-    if refusals := list(_refusals(message, destination)):
-        raise DestinationRefuses(message.destination, refusals)
-
-
-def _refusals(message: DraftedMessage, destination: Destination) -> Iterator[Refusal]:
-    carries = framing(destination.framing)
+    carries, application = framing(destination.framing), message.application_message
     name = carries.traits.name
-    for number, attachment in enumerate(message.attachments):
-        if attachment.kind not in carries.kinds:
-            yield Refusal(("attachments", number, "kind"), f"the framing {name} carries no {attachment.kind.word}")
-    if message.application_message is None:
-        return
-    if not carries.application_message:
-        yield Refusal(("application_message",), f"the framing {name} carries no application message")
-        return
-    try:
-        message.application_message.body(destination)
-    except ValueError as error:
-        yield Refusal(("application_message",), str(error))
+    refusals = [
+        Refusal(("attachments", number, "kind"), f"the framing {name} carries no {attachment.kind.word}")
+        for number, attachment in enumerate(message.attachments)
+        if attachment.kind not in carries.kinds
+    ]
+    if application is not None and not carries.application_message:
+        refusals.append(Refusal(("application_message",), f"the framing {name} carries no application message"))
+    elif application is not None:
+        try:
+            application.body(destination)
+        except ValueError as error:
+            refusals.append(Refusal(("application_message",), str(error)))
+    if refusals:
+        raise DestinationRefuses(message.destination, refusals)
 
 
 def new_delivery(

@@ -125,19 +125,15 @@ class Outbox:
             while not self._stop.is_set():
                 seen = self._wake.notifications
                 has_sent = self._send_due()
-                self._answer_requests()
+                try:
+                    self._resender.step()
+                except Exception as error:  # noqa: BLE001 - `Recurring` logs it; receivers ask again
+                    self._fault.failed(error)
                 if not has_sent:
                     pause = LOOK_SECONDS if self._resender.is_asked else IDLE_SECONDS
                     self._wake.wait(seen, min(pause, max(0.05, self._settings.retry_first.total_seconds() / 4)))
         finally:
             self.sender.close()
-
-    def _answer_requests(self) -> None:
-        """Send again what receivers ask for. An error is logged: they ask again."""
-        try:
-            self._resender.step()
-        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
-            self._fault.failed(error)
 
     def _send_due(self) -> bool:
         """Attempt the deliveries that are due. Return False when there was none, or when the catalog fails, so that a

@@ -18,8 +18,7 @@ from app.dataset.parquet import write_row_groups
 from app.dataset.value_labels import Catalog
 from app.model.errors import InvalidInputError
 from app.ports import ContentStore
-from app.service.content.hashing_writer import Measured
-from app.service.content.stored_content import opened
+from app.service.content.stored_content import Measured, opened
 from app.service.sending.upload_parts import Companions, StoredPart
 from app.settings import Destination
 from app.tables.read import define_xml, file_formats, label_catalogs

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from app.model.attachment import AttachmentKind
 from app.ports import ContentStore, ObjectWriter
-from app.service.content.hashing_writer import Measured
-from app.service.content.stored_content import opened
+from app.service.content.stored_content import Measured, opened
 from app.tables.read.file_formats import table_format
 
 _FOLDERS = re.compile(r"[/\\]")

@@ -1,19 +1,49 @@
-"""Tables for reading: found by name, one version at a time."""
+"""Tables for reading: opened when they are first asked for, found by name, one version at a time."""
 
 from functools import lru_cache
+from threading import Lock
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app import plugins
 from app.dataset.description import DataSetDescription, contents
 from app.model.message import Position
 from app.model.names import folded
-from app.ports import OpenTable, TableStore, TableVersion
+from app.ports import IcebergTables, OpenTable, TableStore, TableVersion
+from app.settings import Settings
 from app.tables.column_remarks import remarks
 from app.tables.quality import QUALITY, summed
 
 APPLICATION = "attachment-gateway"
 """The beginning of the applications in the tables' transactions of the pipeline."""
+
+
+class TableAdapters:
+    """The adapters of the tables at `tables_url`, loaded when they are first asked for: each needs its own libraries.
+
+    The lock guards `_delta` and `_iceberg`.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = Lock()
+        self._delta: TableStore | None = None
+        self._iceberg: IcebergTables | None = None
+
+    def delta(self) -> TableStore:
+        """Return the store of tables. Raises PluginError when the library that reads them is missing."""
+        with self._lock:
+            if self._delta is None:
+                self._delta = plugins.table_store()(self._settings.tables_url)
+            return self._delta
+
+    def iceberg(self) -> IcebergTables:
+        """Return the tables as Iceberg tables. Raises PluginError when the library that makes them is missing."""
+        with self._lock:
+            if self._iceberg is None:
+                self._iceberg = plugins.iceberg()(self._settings.tables_url, self._settings.data)
+            return self._iceberg
 
 
 def application(journal: str) -> str:

@@ -7,14 +7,15 @@ paused there: no lock has to be released, and what they have written is never re
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from secrets import token_hex
 
-from app.model.uploads import FOLDER, UnknownUpload, UploadLimits, UploadRecord
+from app.model.uploads import FOLDER, UnknownUpload, UploadLimits, UploadPiece, UploadRecord, UploadSuperseded
 from app.observe import Recurring, logger
-from app.ports import Page
+from app.ports import Catalog, ContentStore, Page
 from app.service.context import ServiceContext
 from app.service.sending.upload_parts import PartWriter, StoredPart
-from app.service.uploads.upload_pieces import PieceWriter, Upload, known
 from app.settings import microseconds
 
 SENT_MICROSECONDS = 3600 * 1_000_000
@@ -22,8 +23,85 @@ SENT_MICROSECONDS = 3600 * 1_000_000
 RESERVED_AHEAD = 16 << 20
 """Bytes of an upload of unknown length that are reserved at once, where the quota has so many."""
 EXPIRED_AT_ONCE = 100
+PIECE_BYTES = 64 << 20
+"""The size of a piece. A gateway that is killed loses at most so many bytes of an upload that is being received."""
 
 log = logger(__name__)
+
+
+@dataclass(slots=True)
+class Upload:
+    """An upload in the hands of one request, with its newest `record`."""
+
+    record: UploadRecord
+
+    @property
+    def offset(self) -> int:
+        """Return the number of bytes that are durable."""
+        return self.record.received
+
+    @property
+    def is_complete(self) -> bool:
+        return self.record.is_complete
+
+
+@contextmanager
+def known() -> Iterator[None]:
+    """Raise UnknownUpload where the catalog or the content store no longer has what belongs to an upload."""
+    try:
+        yield
+    except KeyError:
+        raise UnknownUpload("the upload was deleted") from None
+
+
+class PieceWriter:
+    """A writer that appends to an upload. Its methods block; one thread at a time may call them.
+
+    With `whole`, all bytes become one piece, or none of them is kept. Call `keep` or `drop` at the end.
+    """
+
+    def __init__(self, catalog: Catalog, store: ContentStore, upload: Upload, *, whole: bool = False) -> None:
+        self._catalog, self._store, self._upload, self.whole = catalog, store, upload, whole
+        self._writer: PartWriter | None = None
+        self._size = 0
+
+    def write(self, data: bytes) -> None:
+        """Append bytes. Raises what storing raises, and what `keep` raises."""
+        at = 0
+        while at < len(data):
+            if self._writer is None:
+                record = self._upload.record
+                name = record.object_name(UploadPiece(record.received, 0, record.turn))
+                self._writer = PartWriter(self._store, name)
+            room = len(data) - at if self.whole else min(len(data) - at, PIECE_BYTES - self._size)
+            self._writer.write(memoryview(data)[at : at + room])
+            self._size += room
+            at += room
+            if self._size >= PIECE_BYTES and not self.whole:
+                self.keep()
+
+    def keep(self) -> None:
+        """Make what was written durable.
+
+        Raises UnknownUpload if the upload was deleted meanwhile, and UploadSuperseded if a newer request continues it,
+        of this process or of another.
+        """
+        if self._writer is None:
+            return
+        writer, self._writer, self._size = self._writer, None, 0
+        written = writer.finish("", None, "")
+        try:
+            with known():
+                self._upload.record = self._catalog.add_upload_piece(self._upload.record, written.size)
+        except (UnknownUpload, UploadSuperseded):
+            self._store.delete(written.object_name)
+            raise
+
+    def drop(self) -> None:
+        """Remove what was written since the last piece."""
+        if self._writer is not None:
+            writer, self._writer, self._size = self._writer, None, 0
+            writer.abandon()
 
 
 class Uploads:
@@ -145,7 +223,9 @@ class Uploads:
         """Delete the uploads whose time is over, and once objects of no upload, which a killed process may leave."""
         try:
             if not self._are_strays_removed:
-                self._remove_strays()
+                folders = {name.removeprefix(FOLDER).partition("/")[0] for name in self._store.names(FOLDER)}
+                for upload_id in self._catalog.unknown_uploads(sorted(folders)):
+                    self._store.delete_all(list(self._store.names(f"{FOLDER}{upload_id}/")))
                 self._are_strays_removed = True
             while expired := self._catalog.expired_uploads(self._clock.now(), EXPIRED_AT_ONCE):
                 for record in expired:
@@ -161,8 +241,3 @@ class Uploads:
         """Delete the objects of an upload, also those of earlier turns that never counted, and then forget it."""
         self._store.delete_all(list(self._store.names(record.folder)))
         self._catalog.drop_upload(record.id)
-
-    def _remove_strays(self) -> None:
-        folders = {name.removeprefix(FOLDER).partition("/")[0] for name in self._store.names(FOLDER)}
-        for upload_id in self._catalog.unknown_uploads(sorted(folders)):
-            self._store.delete_all(list(self._store.names(f"{FOLDER}{upload_id}/")))

@@ -13,7 +13,7 @@ Its rules:
 - Status 410 disables the webhook until a client enables it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from random import uniform
@@ -25,8 +25,8 @@ from app.model.event_logs import EventFilter
 from app.model.records import EventRecord
 from app.model.webhook_state import DeadLetter, WebhookRecord, WebhookState
 from app.observe import Recurring, logger
+from app.ports import Catalog, Clock
 from app.service.context import ServiceContext
-from app.service.webhooks.webhook_desk import begun
 from app.service.webhooks.webhook_request import Post, WebhookAnswer, WebhookOutcome
 from app.settings import microseconds
 
@@ -40,7 +40,7 @@ log = logger(__name__)
 
 class WebhookEndpoint:
     """Sends events to one webhook: one thread calls `step`. Clients change its record in the catalog, from any process
-    (`app.service.webhooks.webhook_desk`)."""
+    (`WebhookDesk`)."""
 
     def __init__(self, name: str, context: ServiceContext, post: Post, stop: Event) -> None:
         self.name = name
@@ -164,7 +164,15 @@ class WebhookEndpoint:
             fresh = WebhookRecord(self.name, event.number, changes=self._record.changes)
             self._bury(fresh, [event], answer)
         else:
-            self._bury_all(record, too_old, answer)
+            is_unchanged = self._save(record)
+            while is_unchanged and (events := self._catalog.events_after(record.position, BURIED_AT_ONCE)):
+                old = list(takewhile(lambda event: self._is_old(event, too_old), events))
+                if not old:
+                    break
+                record = replace(record, position=old[-1].number)
+                is_unchanged = self._bury(record, [event for event in old if self._which.selects(event)], answer)
+                if len(old) < len(events):
+                    break
 
     def _put_off(self, answer: WebhookAnswer, now: int) -> WebhookRecord:
         record = self._record
@@ -178,18 +186,6 @@ class WebhookEndpoint:
             next_attempt_at=now + int(pause),
             reason=answer.reason,
         )
-
-    def _bury_all(self, record: WebhookRecord, too_old: int, answer: WebhookAnswer) -> None:
-        """Give up all events up to a time."""
-        is_unchanged = self._save(record)
-        while is_unchanged and (events := self._catalog.events_after(record.position, BURIED_AT_ONCE)):
-            old = list(takewhile(lambda event: self._is_old(event, too_old), events))
-            if not old:
-                break
-            record = replace(record, position=old[-1].number)
-            is_unchanged = self._bury(record, [event for event in old if self._which.selects(event)], answer)
-            if len(old) < len(events):
-                break
 
     def _is_old(self, event: EventRecord, too_old: int) -> bool:
         """Tell whether an event is from a time before, or from one that a clock told which was ahead."""
@@ -254,3 +250,47 @@ class WebhookEndpoint:
         state = WebhookState.DISABLED if answer.outcome is WebhookOutcome.GONE else record.state
         self._save(replace(record, state=state), back)
         return False
+
+
+class WebhookDesk:
+    """What clients see of the webhooks of the settings, and change in the catalog, in any process: the keeper sends."""
+
+    def __init__(self, context: ServiceContext) -> None:
+        self._catalog, self._clock, self._notifier = context.catalog, context.clock, context.notifier
+        self.settings = context.settings.webhooks
+
+    def record(self, name: str) -> WebhookRecord:
+        """Return how far a webhook has got."""
+        return begun(self._catalog, self._clock, name)
+
+    def behind(self, record: WebhookRecord) -> int:
+        """Return the number of events in the log after the last one that is done, selected or not."""
+        return max(0, self._catalog.last_event() - record.position)
+
+    def enable(self, name: str) -> None:
+        """Send events (again), without waiting for the next attempt."""
+        self._change(name, state=WebhookState.ACTIVE)
+
+    def rewind(self, name: str, after: int) -> None:
+        """Send the events after a number again, or skip those up to it. Those that were removed are left out."""
+        self._change(name, position=min(after, self._catalog.last_event()))
+
+    def requeue(self, name: str, events: Collection[int] | None) -> int:
+        """Send dead letters (None: all) again; return how many."""
+        queued = self._catalog.queue_dead_letters(name, events, self._clock.now())
+        self._notifier.notify()
+        return queued
+
+    def _change(self, name: str, *, state: WebhookState | None = None, position: int | None = None) -> None:
+        begun(self._catalog, self._clock, name)
+        self._catalog.change_webhook(name, self._clock.now(), state=state, position=position)
+        self._notifier.notify()
+
+
+def begun(catalog: Catalog, clock: Clock, name: str) -> WebhookRecord:
+    """Return the record of a webhook. A new one gets the events from now on."""
+    record = catalog.webhooks().get(name)
+    if record is None:
+        record = WebhookRecord(name, catalog.last_event(), updated_at=clock.now())
+        catalog.save_webhook(record)
+    return record

@@ -11,7 +11,7 @@ from app.model.records import EventRecord
 from app.model.webhook_state import WebhookState
 from app.observe import Recurring, logger
 from app.service.context import ServiceContext
-from app.service.events.current_logs import CurrentLogs
+from app.service.events.event_reader import CurrentLogs
 from app.service.threads import Worker
 from app.service.webhooks.webhook import WebhookEndpoint
 from app.service.webhooks.webhook_request import Poster, WebhookAnswer

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from app.model.pipeline_run import PipelineRun, RunKind, RunState
 from app.model.times import to_time
-from app.service.monitoring.pipeline_lag import Lag, lag
+from app.service.assembling.assembly_hosts import Lag, lag
 from app.web.dependencies.caller import require_unlimited, resource_router
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.parameters import optional_time

@@ -17,8 +17,8 @@ from starlette.concurrency import run_in_threadpool
 from app.model.event_logs import ALL, EventFilter
 from app.model.records import EventRecord
 from app.observe import Recurring, logger
-from app.service.events.current_logs import CurrentLogs
 from app.service.events.event_entries import cloud_event
+from app.service.events.event_reader import CurrentLogs
 from app.service.gateway import Gateway
 
 HEARTBEAT_SECONDS = 15.0

@@ -13,8 +13,7 @@ from app.model.records import Checkpoint, EventRecord, NewEvent
 from app.model.webhook_state import WebhookState
 from app.service.context import ReceiverContext
 from app.service.retention.removal import Remover, RetentionClock
-from app.service.webhooks.webhook import WebhookEndpoint
-from app.service.webhooks.webhook_desk import WebhookDesk
+from app.service.webhooks.webhook import WebhookDesk, WebhookEndpoint
 from app.service.webhooks.webhook_request import WebhookAnswer, WebhookOutcome
 from app.testing.gateway_stages import ManualClock, service_context
 from tests.support.webhook_receiver import SECRET

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.service.uploads import upload_pieces
+from app.service.uploads import upload_store
 from app.testing.waiting import until
 from app.web.app import create_app
 from app.web.resources.uploads.upload_receiving import Receivers
@@ -137,7 +137,7 @@ def test_many_writers_at_once_end_each_other_and_nothing_else(stock: Stock) -> N
 
 def test_what_a_restarted_gateway_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Objects of no upload are removed; those that a killed request left to an upload are removed with it."""
-    monkeypatch.setattr(upload_pieces, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(upload_store, "PIECE_BYTES", 1000)
     stock = Stock(tmp_path)
     with connected(stock) as http:
         path = begun(http, 4000, Upload_Metadata=metadata(filename="ä.txt", filetype="text/plain"))
