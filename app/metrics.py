@@ -6,7 +6,8 @@ messaging are not stable yet: their names are in this module only. All other nam
 The page docs/metrics.md, the dashboards and the alerts are made of these declarations.
 """
 
-from collections.abc import Mapping
+import collections
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, NamedTuple
 
 from prometheus_client import (
@@ -19,6 +20,9 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+
+from app.model.attachment import AttachmentState
+from app.model.records import AttachmentRecord
 
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _APPEND_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -321,6 +325,12 @@ class Metrics(_Declared):
         """Record what a destination sends to, as `name_source` does."""
         system = MESSAGING_SYSTEMS.get(transport, transport)
         self._sent_of[destination] = self.sent.labels(system, address, destination)
+
+    def count_attachments(self, state: AttachmentState, records: Iterable[AttachmentRecord]) -> None:
+        """Count attachments that entered a state, by their kinds."""
+        kinds = collections.Counter(record.kind.word if record.kind else "unknown" for record in records)
+        for kind, number in kinds.items():
+            self.attachments.labels(state, kind).inc(number)
 
     def count_received(self, source: str, messages: int, size: int) -> None:
         """Count physical messages of a source that have become durable, and the bytes of their bodies."""

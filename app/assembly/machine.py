@@ -358,14 +358,34 @@ class Assembly:
         return Announcement(record.message_id or "", attachment.record.kind, record.qualifier_1, record.qualifier_2)
 
     def begin_message(self, message: MessageRecord) -> tuple[Effect, ...]:
-        """Begin the message of an accepted header."""
+        """Begin the message of an accepted header.
+
+        Its application message may wait under its correlid, as a count or a part of no announced attachment. The
+        message records as what it has waited.
+        """
         address = message_address(message)
         self.messages.setdefault(address, message)
         self._changed_messages[message.id] = message
         self._begun.add(message.id)
-        key, _ = waiting_key(address)
-        # Where one header announces both, the waiting message belongs to the attachment.
-        return NOTHING if attachment_id(*key) in message.attachments else self._claim_application(address)
+        key, sequence = waiting_key(address)
+        if attachment_id(*key) in message.attachments:
+            return NOTHING  # where one header announces both, the waiting message belongs to the attachment
+        waiting = self.attachments.get(key)
+        if waiting is None or waiting.record.kind is not None or (waiting.parts.count and not sequence):
+            return NOTHING
+        position = waiting.parts.remove(sequence) if sequence else waiting.record.pending_position
+        if position is None:
+            return NOTHING
+        waited_as = waiting.record.id
+        if waiting.parts.count or (sequence and waiting.record.pending_position is not None):
+            self._changed[key] = None
+        else:
+            del self.attachments[key]
+            self._changed.pop(key, None)
+            self._removed[waited_as] = None
+        message = changed(self.messages[address], waited_as=waited_as)
+        self.messages[address] = self._changed_messages[message.id] = message
+        return (Identification(waited_as, message.id, True), ApplicationArrived(address, position))
 
     def claim(self, source: str, claim: Claim, position: int, received_at: int) -> tuple[Effect, ...]:
         """Announce an attachment, as an accepted header at this position does."""
@@ -424,27 +444,6 @@ class Assembly:
         if record.kind is None or record.parts_expected is None or attachment.parts.count < record.parts_expected:
             return NOTHING
         return attachment.settled(record.parts_expected)
-
-    def _claim_application(self, address: Address) -> tuple[Effect, ...]:
-        """Claim a message's application message that waits under its correlid, as a count or a part of no announced
-        attachment. The message records as what it has waited."""
-        key, sequence = waiting_key(address)
-        waiting = self.attachments.get(key)
-        if waiting is None or waiting.record.kind is not None or (waiting.parts.count and not sequence):
-            return NOTHING
-        position = waiting.parts.remove(sequence) if sequence else waiting.record.pending_position
-        if position is None:
-            return NOTHING
-        waited_as = waiting.record.id
-        if waiting.parts.count or (sequence and waiting.record.pending_position is not None):
-            self._changed[key] = None
-        else:
-            del self.attachments[key]
-            self._changed.pop(key, None)
-            self._removed[waited_as] = None
-        message = changed(self.messages[address], waited_as=waited_as)
-        self.messages[address] = self._changed_messages[message.id] = message
-        return (Identification(waited_as, message.id, True), ApplicationArrived(address, position))
 
 
 def plausible_counts(counts: tuple[int, ...], dialects: int, most: int) -> list[int]:

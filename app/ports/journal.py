@@ -1,7 +1,6 @@
 """The journal: every physical message as received, written once and read back."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -361,7 +360,12 @@ def messages_of(rows: pa.RecordBatch, bodies: Sequence[memoryview]) -> list[Phys
         name: _values(rows.column(name)) for name in PhysicalMessage._fields if name not in ("body", "properties")
     }
     values["body"] = bodies
-    values["properties"] = _properties(rows.column("properties"))
+    properties = rows.column("properties")
+    values["properties"] = (
+        [dict(pairs) if pairs else NO_PROPERTIES for pairs in properties.to_pylist()]
+        if len(properties.keys)
+        else [NO_PROPERTIES] * len(properties)
+    )
     return list(map(PhysicalMessage._make, zip(*(values[name] for name in PhysicalMessage._fields), strict=True)))
 
 
@@ -375,9 +379,3 @@ def _values(column: pa.Array) -> list[Any]:
         column = column.view(pa.int64()).fill_null(0)
     values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
     return values
-
-
-def _properties(column: pa.MapArray) -> list[Mapping[str, str]]:
-    if not len(column.keys):
-        return list(repeat(NO_PROPERTIES, len(column)))
-    return [dict(pairs) if pairs else NO_PROPERTIES for pairs in column.to_pylist()]

@@ -33,7 +33,16 @@ class TailError(Exception):
 
 def text_take(kind: Text, context: Context) -> Take:
     take = _TEXT_TAKES[context.nul](context.charset)
-    return _or_one(take) if kind.or_one else take
+    if not kind.or_one:
+        return take
+
+    def or_one(buffer: Buffer, at: int, origin: int, values: list[Any]) -> int:
+        if values[-1] == 1 and buffer[at] == 0:
+            values[-1] = ""
+            return at + 1
+        return take(buffer, at, origin, values)
+
+    return or_one
 
 
 def _nul_ended(charset: str, counted: int = 0) -> Take:
@@ -65,16 +74,6 @@ def _excluded_nonempty(charset: str) -> Take:
 
     def take(buffer: Buffer, at: int, origin: int, values: list[Any]) -> int:
         return (nonempty if values[-1] else empty)(buffer, at, origin, values)
-
-    return take
-
-
-def _or_one(otherwise: Take) -> Take:
-    def take(buffer: Buffer, at: int, origin: int, values: list[Any]) -> int:
-        if values[-1] == 1 and buffer[at] == 0:
-            values[-1] = ""
-            return at + 1
-        return otherwise(buffer, at, origin, values)
 
     return take
 

@@ -17,10 +17,12 @@ from app.assembly.collecting import (
     Key,
     Refused,
     Repeated,
+    TrackedAttachment,
     Warned,
 )
 from app.assembly.interpretation import Answered, Consequence, Duplicate, Rejected, Unreadable, interpret
 from app.assembly.machine import Assembly, AssemblyLimits
+from app.assembly.part_places import Parts
 from app.codecs.missing_parts.request_documents import PartsGone, read_document
 from app.codecs.sas import dialect
 from app.framing.message_events import FAILED, is_answer, is_answered, read_event
@@ -29,19 +31,20 @@ from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, InvalidInputError
 from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Pieces, RangePart
 from app.model.message import PhysicalMessage, Position
-from app.model.records import changed
+from app.model.records import AttachmentRecord, changed
 from app.observe import logger
 from app.service.assembling.answering import HeardMessage
 from app.service.assembling.checkpoint_writer import CheckpointWriter, Finish, Unsaved
 from app.service.assembling.known_rows import ReadMessage, Step, load, load_messages
-from app.service.assembling.repetitions import Repetitions
 from app.service.context import Change, ServiceContext
 from app.service.finishing.incremental import IncrementalReader
-from app.service.finishing.stored_parts import CompleteAttachment, HeldSegments, without_gone
+from app.service.finishing.stored_parts import CompleteAttachment, HeldSegments, begun, without_gone
 from app.service.quarantine.quarantine_records import quarantine_entry
 from app.wire import WireError
 
 CHECKPOINT_SECONDS = 0.25
+REPETITIONS = 1000
+"""The most attachments whose repetitions are kept. The one that got a part longest ago is dropped first."""
 FEW = 8
 """The number of messages below which looking for runs of parts takes longer than reading each message."""
 
@@ -85,6 +88,36 @@ class _Messages(NamedTuple):
         except KeyError as gone:
             raise DamagedError("its journal segment is gone") from gone
         return body
+
+
+class Repetitions:
+    """Repetitions of finished attachments that are not complete yet: the parts that have come again, put together by a
+    machine of their own.
+
+    The parts of a finished attachment are forgotten, so that each message of it is a duplicate. But its content may be
+    damaged since. So the places of the repeated parts are kept, in memory only, until all of them have come again: then
+    the content can be compared, and replaced by the repetition where it is damaged (`app.service.repair.healing`).
+    """
+
+    def __init__(self, limits: AssemblyLimits) -> None:
+        self._assembly = Assembly(limits)
+
+    def take(
+        self, record: AttachmentRecord, part: PartArrived | GroupPart | RangePart, position: int, received_at: int
+    ) -> CompleteAttachment | None:
+        """Take a part of a finished attachment that came again at this packed position. Return the repetition when it
+        is complete."""
+        held, key = self._assembly.attachments, (record.source, record.correl_id)
+        if key not in held and (known := begun(record)) is not None:
+            held[key] = TrackedAttachment(known, Parts())
+        effects = self._assembly.apply(record.source, part, position, received_at)
+        parts = held[key].parts
+        checkpoint = self._assembly.take_changes()
+        self._assembly.forget_beyond(REPETITIONS)
+        if not any(isinstance(effect, Completed) for effect in effects):
+            return None
+        (again,) = checkpoint.attachments
+        return CompleteAttachment(again, list(parts.runs))
 
 
 class Assembler:

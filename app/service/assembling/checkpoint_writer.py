@@ -4,7 +4,6 @@ One transaction has the changes, the contents that have been read as their parts
 other complete attachments passed to finishing.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -97,9 +96,7 @@ class CheckpointWriter:
         missed = context.catalog.checkpoint(checkpoint)
         assembly.forget_beyond(ATTACHMENTS_IN_MEMORY)
         finished = [record for record in closed.attachments if record.id not in missed]
-        kinds = Counter(record.kind.word if record.kind else "unknown" for record in finished)
-        for kind, number in kinds.items():
-            context.metrics.attachments.labels(AttachmentState.FINISHED, kind).inc(number)
+        context.metrics.count_attachments(AttachmentState.FINISHED, finished)
         to_finish = unsaved.completed.keys() - {record.id for record in closed.attachments}
         self._pass_on([each for each in unsaved.completed if each in to_finish], unsaved.healed, checkpoint)
         for again in unsaved.sent_again:

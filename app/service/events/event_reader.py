@@ -46,18 +46,16 @@ class EventReader:
     def read(self) -> None:
         """Give each follower the events that it has not got."""
         with self._reading:
-            while followers := self._present():
-                events = self._catalog.events_after(min(each.after for each in followers), AT_ONCE)
-                if not events:
+            while True:
+                with self._lock:
+                    followers = [*self._followers]
+                after = min((each.after for each in followers), default=None)
+                if after is None or not (events := self._catalog.events_after(after, AT_ONCE)):
                     return
                 for each in followers:
                     if new := [event for event in events if event.number > each.after]:
                         each.take(new)
                         each.after = new[-1].number
-
-    def _present(self) -> list[EventFollower]:
-        with self._lock:
-            return [*self._followers]
 
 
 class EventWatch:

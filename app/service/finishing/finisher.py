@@ -11,7 +11,7 @@ as one table (`app.service.finishing.small_data_sets`). One that is complete alo
 Those whose content was read while their parts came are finished by the checkpoint itself (`app.service.assembling`).
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -213,11 +213,8 @@ class Finisher:
         finished = [(record, changed(content, finished_at=now)) for record, content in contents]
         events = [event for record, content in finished for event in finished_events(record, content)]
         accepted = self._context.catalog.finish([content for _, content in finished], events)
-        kinds = Counter(
-            record.kind.word if record.kind else "unknown" for record, _ in finished if record.id in accepted
-        )
-        for kind, number in kinds.items():
-            self._context.metrics.attachments.labels(AttachmentState.FINISHED, kind).inc(number)
+        counted = (record for record, _ in finished if record.id in accepted)
+        self._context.metrics.count_attachments(AttachmentState.FINISHED, counted)
         for record, content in finished:
             if record.id not in accepted and content.object_name is not None:
                 current = self._context.catalog.attachment(record.id)  # it may have been finished twice
@@ -263,5 +260,5 @@ def refuse(record: AttachmentRecord, rejected: ContentRejected, context: Service
     events = [refusal_event(record, refusal, context.clock.now())]
     context.catalog.set_state([record.id], state, reason_code=refusal.code, reason=refusal.reason, events=events)
     context.metrics.quarantined.labels(record.source, refusal.code).inc()
-    context.metrics.attachments.labels(state, record.kind.word if record.kind else "unknown").inc()
+    context.metrics.count_attachments(state, [record])
     context.notifier.notify()

@@ -13,7 +13,7 @@ from app.codecs.sas import correlid
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, NotArchived
 from app.model.message import Position
-from app.model.records import AttachmentRecord, PartRun
+from app.model.records import AttachmentRecord, PartRun, QuarantineRecord
 from app.ports import JournalReader
 from app.service.context import ServiceContext
 from app.service.finishing.stored_parts import missing_ranges
@@ -79,12 +79,9 @@ def parts_of(record: AttachmentRecord, context: ServiceContext, first: int = 1, 
 def _marks(record: AttachmentRecord, context: ServiceContext, highest: int) -> dict[int, State]:
     """Return the parts that came again with other bytes, or with the same. A number beyond the `highest` is one of a
     sender that writes it little-endian."""
-    entries = context.catalog.quarantine_between(
-        record.source, record.first_received_at, record.last_received_at, MOST_ENTRIES
-    )
-    split = [correlid.split(entry.correl_id) for entry in entries if entry.code == CONFLICT]
+    refused = [entry for entry in refused_messages(record, context) if entry.code == CONFLICT]
     marks: dict[int, State] = dict.fromkeys(context.repeated.of(record.id), "duplicate")
-    marks.update(dict.fromkeys((number for key, number in split if key == record.correl_id), "conflict"))
+    marks.update(dict.fromkeys((correlid.split(entry.correl_id)[1] for entry in refused), "conflict"))
     return {number if number <= highest else little_endian(number): state for number, state in marks.items()}
 
 
@@ -132,3 +129,11 @@ def received_at(places: Iterable[int], journal: JournalReader) -> dict[int, int]
         if position.row < len(column):
             times[place] = column[position.row]
     return times
+
+
+def refused_messages(record: AttachmentRecord, context: ServiceContext) -> list[QuarantineRecord]:
+    """Return the quarantine entries of an attachment's own messages, oldest first."""
+    entries = context.catalog.quarantine_between(
+        record.source, record.first_received_at, record.last_received_at, MOST_ENTRIES
+    )
+    return [entry for entry in entries if correlid.split(entry.correl_id)[0] == record.correl_id]

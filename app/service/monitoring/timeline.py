@@ -7,14 +7,13 @@ from datetime import datetime
 from itertools import groupby, islice
 from typing import Final, NamedTuple
 
-from app.codecs.sas import correlid
 from app.model.errors import NotArchived, kind_of_reason
 from app.model.records import AttachmentRecord, EventRecord, QuarantineRecord
 from app.model.times import to_microseconds, to_time
 from app.service.access.audit import AuditLog, Entry
 from app.service.context import ServiceContext
 from app.service.monitoring.physical_messages import MessagesGone, PhysicalMessages
-from app.service.monitoring.received_runs import MOST_ENTRIES
+from app.service.monitoring.received_runs import refused_messages
 
 EDGE_BATCHES: Final = 32
 """The number of journal batches that are read from the first message on, and up to the last one."""
@@ -106,14 +105,6 @@ def _refused(record: AttachmentRecord, context: ServiceContext) -> Iterator[Mome
         why = entries[0].why if len({entry.why for entry in entries}) == 1 else kind
         moment = Moment(entries[0].received_at, "message-quarantined", f"{code}: {why}", len(entries))
         yield moment if len(entries) == 1 else moment._replace(last_time=entries[-1].received_at)
-
-
-def refused_messages(record: AttachmentRecord, context: ServiceContext) -> list[QuarantineRecord]:
-    """Return the quarantine entries of an attachment's own messages, oldest first."""
-    entries = context.catalog.quarantine_between(
-        record.source, record.first_received_at, record.last_received_at, MOST_ENTRIES
-    )
-    return [entry for entry in entries if correlid.split(entry.correl_id)[0] == record.correl_id]
 
 
 def _events(record: AttachmentRecord, context: ServiceContext) -> Iterator[Moment]:

@@ -41,35 +41,29 @@ class Expirer:
 
     def expire(self) -> None:
         """Expire receiving attachments that got no message for `expiry.unfinished`."""
+        now, longest = self._context.clock.now(), self._context.settings.expiry.unfinished
         expired: list[str] = []
         for source in self._times.sources:
-            mark = self._times.mark_before(source, microseconds(self._context.settings.expiry.unfinished))
+            mark = self._times.mark_before(source, microseconds(longest))
             if mark is None or self._done.get(source) == mark:
                 continue
             silent = self._context.catalog.silent_attachments(source, mark.position, AT_ONCE)
-            expired += self._expire(source, silent)
+            if silent:
+                reasons = [
+                    f"no message of it came since {_iso_time(record.last_received_at)}, for {longest} in which its"
+                    f" source could receive; expired at {_iso_time(now)}"
+                    for record in silent
+                ]
+                events = [expiry_event(record, now) for record in silent]
+                gone = self._context.catalog.expire(silent, self._times.counted(source), reasons, events)
+                ended = [record for record in silent if record.id in gone]
+                self._context.metrics.count_attachments(AttachmentState.EXPIRED, ended)
+                expired += [record.id for record in ended]
             if len(silent) < AT_ONCE:
                 self._done[source] = mark
         if expired:
             log.info("attachment_expired", count=len(expired), ids=expired[:IDS_LOGGED])
             self._context.notifier.notify()
-
-    def _expire(self, source: str, silent: list[AttachmentRecord]) -> list[str]:
-        if not silent:
-            return []
-        now, longest = self._context.clock.now(), self._context.settings.expiry.unfinished
-        reasons = [
-            f"no message of it came since {_iso_time(record.last_received_at)}, for {longest} in which its source could"
-            f" receive; expired at {_iso_time(now)}"
-            for record in silent
-        ]
-        events = [expiry_event(record, now) for record in silent]
-        expired = self._context.catalog.expire(silent, self._times.counted(source), reasons, events)
-        for record in silent:
-            if record.id in expired:
-                kind = record.kind.word if record.kind else "unknown"
-                self._context.metrics.attachments.labels(AttachmentState.EXPIRED, kind).inc()
-        return [record.id for record in silent if record.id in expired]
 
     def release_parts(self) -> None:
         """Release the parts of attachments that expired longer ago than `expiry.grace`."""
