@@ -61,34 +61,31 @@ Consequence = Rejected | Duplicate | Unreadable | Answered
 
 
 def interpret(effect: Repeated | Refused | ApplicationArrived, messages: Messages) -> Consequence | None:
-    """Return the consequence for the host; None when the message that an effect refers to is no longer available."""
+    """Return the consequence for the host; None when the message that an effect refers to is no longer available.
+
+    Different bytes in one place are a conflict; the first ones stay.
+    """
     match effect:
-        case Repeated():
-            return _compare(effect, messages)
+        case Repeated(attachment, first, again, waits_for_parts, say_the_same):
+            duplicate = Duplicate(again, attachment if waits_for_parts else None)
+            if first is None:
+                return duplicate
+            try:
+                body = messages.body(first)
+                has_changed = not say_the_same and not is_same(body, messages.body(again))
+            except DamagedError as error:
+                return duplicate if attachment is None else Unreadable(attachment, first, again, error)
+            message = messages.message(again) if has_changed else None
+            if message is None:
+                return duplicate
+            why = "its place is taken by an earlier message with other bytes"
+            return Rejected(again, message, InvalidInputError("conflicting-part", "body", -1, why), attachment)
         case Refused(position, code, row, why, at):
             message = messages.message(position)
             return None if message is None else Rejected(position, message, InvalidInputError(code, row, at, why))
         case ApplicationArrived(address, position):
             answer = messages.message(position)
             return None if answer is None else Answered(address, answer)
-
-
-def _compare(effect: Repeated, messages: Messages) -> Consequence:
-    """Compare a message that came again with the earlier one. Different bytes are a conflict; the first ones stay."""
-    attachment, first, again, waits_for_parts, say_the_same = effect
-    duplicate = Duplicate(again, attachment if waits_for_parts else None)
-    if first is None:
-        return duplicate
-    try:
-        body = messages.body(first)
-        has_changed = not say_the_same and not is_same(body, messages.body(again))
-    except DamagedError as error:
-        return duplicate if attachment is None else Unreadable(attachment, first, again, error)
-    message = messages.message(again) if has_changed else None
-    if message is None:
-        return duplicate
-    why = "its place is taken by an earlier message with other bytes"
-    return Rejected(again, message, InvalidInputError("conflicting-part", "body", -1, why), attachment)
 
 
 def is_same(body: bytes | memoryview, other: bytes | memoryview) -> bool:

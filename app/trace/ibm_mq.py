@@ -50,7 +50,15 @@ def body(message: PhysicalMessage) -> list[Frame]:
     is_part = message.msg_type == SUBORDINATE_MSG_TYPE and (
         correlid.split(message.correl_id)[1] or read_counts(message.body)
     )
-    return _parts(message) if is_part or message.msg_type == HEADER_MSG_TYPE else [_application(message)]
+    if is_part or message.msg_type == HEADER_MSG_TYPE:
+        return _parts(message)
+    text, charset = memoryview(message.body), Hints(message.encoding, message.ccsid).charset
+    if charset is None:
+        return [raw(text, "application message")]
+    try:
+        return [Frame("application-message", 0, [Cell(0, len(text), "text", str(text, charset))], charset)]
+    except UnicodeDecodeError as error:
+        return [raw(text, f"application message; byte {error.start} is not {charset}")]
 
 
 def extension(data: memoryview, _: Hints) -> list[Frame]:
@@ -93,13 +101,3 @@ def _parts(message: PhysicalMessage) -> list[Frame]:
         if cells := sas.beginning(first.format, body, hints):
             return [Frame(first.format, 0, cells, f"incomplete: {where}")]
         return [raw(body, f"not {first.format}: {where}")]
-
-
-def _application(message: PhysicalMessage) -> Frame:
-    body, charset = memoryview(message.body), Hints(message.encoding, message.ccsid).charset
-    if charset is None:
-        return raw(body, "application message")
-    try:
-        return Frame("application-message", 0, [Cell(0, len(body), "text", str(body, charset))], charset)
-    except UnicodeDecodeError as error:
-        return raw(body, f"application message; byte {error.start} is not {charset}")

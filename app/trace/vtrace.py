@@ -178,7 +178,13 @@ def _buffer(kind: int, count: int, length: int, kept: bytes, context: Context) -
         case PartKind.RESULTCOUNT if length == COUNT_SIZE:
             yield f"{_INDENT}result_count:{_count(kept)}"
         case PartKind.PARSID | PartKind.PARSID_OF_SELECT if len(kept) == Parsid.SIZE:
-            yield _INDENT + _parsid(kept)
+            parsid, _ = Parsid.decode(kept)
+            number, info = parsid.message_type, parsid.application_info
+            statement = names.STATEMENTS.get(number)
+            if statement is None:
+                statement = f"MESS={number}" if number <= names.LAST_STATEMENT else f"{number:02X}"
+            shown = (names.PARSID_INFOS.get(info) or f"P_INFO={info}") + ", " if info else ""
+            yield f"{_INDENT}{shown}mess_type: {statement}"
             yield from _buf(length, kept)
         case _:
             yield from _buf(length, kept)
@@ -193,16 +199,6 @@ def _count(field: bytes) -> str:
         return f" {read_count(field, '', 0)}"
     except WireError:
         return f"{field[0]:02X}" * COUNT_SIZE
-
-
-def _parsid(field: bytes) -> str:
-    parsid, _ = Parsid.decode(field)
-    number, info = parsid.message_type, parsid.application_info
-    statement = names.STATEMENTS.get(number)
-    if statement is None:
-        statement = f"MESS={number}" if number <= names.LAST_STATEMENT else f"{number:02X}"
-    shown = (names.PARSID_INFOS.get(info) or f"P_INFO={info}") + ", " if info else ""
-    return f"{shown}mess_type: {statement}"
 
 
 def _fitted(number: int, width: int) -> str:

@@ -72,7 +72,11 @@ def parts_of(record: AttachmentRecord, context: ServiceContext, first: int = 1, 
         times = (record.first_received_at, record.last_received_at) if is_whole else (None, None)
         dated = [DatedRun(run._replace(begin=None, end=None), *times) for run in found]
     else:
-        dated = _dated(found, context.journal)
+        places = {place for run in found for place in (run.begin, run.end) if place is not None}
+        times_at = received_at(places, context.journal) if len({at >> 12 for at in places}) <= DATED_BATCHES else {}
+        dated = [
+            DatedRun(run, *(None if at is None else times_at.get(at) for at in (run.begin, run.end))) for run in found
+        ]
     return PartsReport(expected, sum(run.received for run in found), first, max(shown, first - 1), dated, shown < end)
 
 
@@ -100,16 +104,6 @@ def _whole_messages(record: AttachmentRecord, context: ServiceContext) -> Runs:
         following = end + 1
     columns = zip(*whole, strict=True) if whole else ((), (), ())
     return Runs(*(np.array(column, np.int64) for column in columns))
-
-
-def _dated(runs: Iterable[Covered], journal: JournalReader) -> list[DatedRun]:
-    """Return runs with the times at which the journal received their first and last messages."""
-    found = list(runs)
-    places = {place for run in found for place in (run.begin, run.end) if place is not None}
-    times = received_at(places, journal) if len({place >> 12 for place in places}) <= DATED_BATCHES else {}
-    return [
-        DatedRun(run, *(None if place is None else times.get(place) for place in (run.begin, run.end))) for run in found
-    ]
 
 
 def received_at(places: Iterable[int], journal: JournalReader) -> dict[int, int]:
