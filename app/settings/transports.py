@@ -78,7 +78,12 @@ class Endpoint(Section):
         if model is not None:
             return given if isinstance(given, model) else model.model_validate(with_files(given, model))
         if "transport" not in info.data and isinstance(given, Mapping):
-            _refuse_unknown(given, cls.options_field)
+            # A wrong name of the transport does not hide keys that no transport has.
+            models = [plugins.transport_settings(name, cls.options_field) for name in plugins.names("transport")]
+            known = {key for each in models if each is not None for key in each.model_fields}
+            unknown = [key for key in given if key not in known and key.removesuffix("_file") not in known]
+            if unknown and None not in models:
+                raise all_errors([((key,), "no such setting, whatever the transport") for key in unknown])
         return Section()
 
 
@@ -88,17 +93,6 @@ class _Options(dict[str, Any]):
     def __init__(self, keys: Mapping[str, Any], transport: object) -> None:
         super().__init__(keys)
         self.transport = transport
-
-
-def _refuse_unknown(given: Mapping[str, Any], field: str) -> None:
-    """Raise ValidationError for keys that no transport has. A wrong name of the transport does not hide them."""
-    models = [plugins.transport_settings(name, field) for name in plugins.names("transport")]
-    if None in models:
-        return
-    known = {key for model in models if model is not None for key in model.model_fields}
-    unknown = [key for key in given if key not in known and key.removesuffix("_file") not in known]
-    if unknown:
-        raise all_errors([((key,), "no such setting, whatever the transport") for key in unknown])
 
 
 class Source(Endpoint):

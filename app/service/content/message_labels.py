@@ -21,19 +21,14 @@ def catalogs_of(record: AttachmentRecord, catalog: CatalogPort) -> Iterator[Atta
     message = catalog.message(record.message_id) if record.message_id else None
     for attachment_id in message.attachments if message is not None else ():
         found = catalog.attachment(attachment_id)
-        if (
-            found is not None
-            and found.id != record.id
-            and found.state is AttachmentState.FINISHED
-            and _is_catalog(found)
-        ):
+        if found is None or found.id == record.id or found.state is not AttachmentState.FINISHED:
+            continue
+        if found.kind is AttachmentKind.DATA_SET:
+            is_catalog = in_capitals(found.qualifier_2) == value_labels.MEMBER
+        else:
+            is_catalog = folded(found.qualifier_2).endswith(".sas7bcat")
+        if is_catalog:
             yield found
-
-
-def _is_catalog(record: AttachmentRecord) -> bool:
-    if record.kind is AttachmentKind.DATA_SET:
-        return in_capitals(record.qualifier_2) == value_labels.MEMBER
-    return folded(record.qualifier_2).endswith(".sas7bcat")
 
 
 def read_catalogs(contents: Sequence[tuple[AttachmentKind, Content]]) -> Catalog:

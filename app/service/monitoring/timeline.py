@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from app.model.errors import NotArchived, kind_of_reason
 from app.model.records import AttachmentRecord, EventRecord, QuarantineRecord
 from app.model.times import to_microseconds, to_time
-from app.service.access.audit import AuditLog, Entry
+from app.service.access.audit import AuditLog
 from app.service.context import ServiceContext
 from app.service.monitoring.physical_messages import MessagesGone, PhysicalMessages
 from app.service.monitoring.received_runs import refused_messages
@@ -137,18 +137,16 @@ def reads(record: AttachmentRecord, log: AuditLog, *, names_readers: bool) -> li
     found = log.about(record.id, to_time(record.first_received_at), SEARCHED_BYTES)
     expected = record.id, _ACTION, "done"
     done = (each for each in found if (each.get("attachment"), each.get("action"), each.get("result")) == expected)
-    readers = [(_reader(each) if names_readers else "", str(each["time"])) for each in islice(done, MOST_READS)]
+    readers: list[tuple[str, str]] = []
+    for each in islice(done, MOST_READS):
+        who = each.get("who") or {}
+        name = f"{who.get('name', 'somebody')} ({who.get('kind', 'not known')})" if names_readers else ""
+        readers.append((name, str(each["time"])))
     times = Counter(name for name, _ in readers)
     last = dict(reversed(readers))
     first = dict(readers)
-    return [_read_moment(name, count, first[name], last[name]) for name, count in times.most_common(MOST_READERS)]
-
-
-def _reader(entry: Entry) -> str:
-    who = entry.get("who") or {}
-    return f"{who.get('name', 'somebody')} ({who.get('kind', 'not known')})"
-
-
-def _read_moment(name: str, count: int, first: str, last: str) -> Moment:
-    begin, end = (to_microseconds(datetime.fromisoformat(time)) for time in (first, last))
-    return Moment(begin, "read", f"by {name}" if name else None, count, end if count > 1 else None)
+    moments: list[Moment] = []
+    for name, count in times.most_common(MOST_READERS):
+        begin, end = (to_microseconds(datetime.fromisoformat(each[name])) for each in (first, last))
+        moments.append(Moment(begin, "read", f"by {name}" if name else None, count, end if count > 1 else None))
+    return moments

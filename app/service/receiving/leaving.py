@@ -84,7 +84,9 @@ class Leaving:
         if self._own in asked or self.is_asked:
             self._leave(asked.get(self._own))
         else:
-            self._replace([each for each in asked.values() if self._may_replace(each)])
+            # What such a receiver has in the place of the archive is published first (`Publisher`).
+            away = [each for each in asked.values() if each.is_away and (each.has_left or not each.in_archive)]
+            self._replace([each for each in away if each.sessions.keys() <= self._receivers.keys()])
 
     def stop(self) -> None:
         """Stop the work. A session that has not ended stays as it is."""
@@ -127,12 +129,6 @@ class Leaving:
             log.info("receiver_left", journal=ending.of.id, receiver=ending.of.receiver)
         self._ending = None
         self._release()
-
-    def _may_replace(self, found: ReceivingJournal) -> bool:
-        """Tell whether this receiver may end the sessions of one that is asked to leave. What that has in the place of
-        the archive is published first (`Publisher`)."""
-        is_published = found.has_left or not found.in_archive
-        return found.is_away and is_published and found.sessions.keys() <= self._receivers.keys()
 
     def _begin(self, found: ReceivingJournal) -> _Ending:
         """Begin to end the sessions of a receiver."""

@@ -170,9 +170,12 @@ def confined(
             _require_reading(database, sql)
             database.execute("SET TimeZone = 'UTC'")
             scans: list[FilesScanned] = []
+            # It may refer to the tables whose name, or member, occurs anywhere in it.
+            text, is_of_all = sql.casefold().replace('""', '"'), _OF_ALL.search(sql)
+            meant = [name for name in names if is_of_all or library_and_member(name)[1].casefold() in text]
             # A filter excludes files of increments only by the columns that increments are not summed over: the sum of
             # what each file excludes may be in the result.
-            tables = [store.open(name, KEY if name == QUALITY else None) for name in _meant(names, sql)]
+            tables = [store.open(name, KEY if name == QUALITY else None) for name in meant]
             _make_views(database, tables, scans)
             database.execute("SET lock_configuration = true")
             result = database.sql(sql)
@@ -203,14 +206,6 @@ def _require_reading(database: "DuckDBPyConnection", sql: str) -> None:
         raise QueryFailed(why, "write one SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN")
     if kind == "EXPLAIN":
         _require_reading(database, _EXPLAIN.sub("", text, count=1))
-
-
-def _meant(names: Sequence[str], sql: str) -> list[str]:
-    """Return the tables that a query may refer to: those whose name, or member, occurs anywhere in it."""
-    if _OF_ALL.search(sql):
-        return list(names)
-    text = sql.casefold().replace('""', '"')
-    return [name for name in names if library_and_member(name)[1].casefold() in text]
 
 
 def _make_views(database: "DuckDBPyConnection", tables: Sequence[OpenTable], scans: list[FilesScanned]) -> None:
