@@ -26,7 +26,7 @@ from app.cli.terminal import FAILED, Failure, err, out, print_json, state, time
 from app.model.errors import GatewayError
 from app.model.times import to_microseconds
 from app.observe import configure_logging, logger
-from app.pipeline.read.segment_gaps import spoken
+from app.pipeline.read.journal_archives import spoken
 from app.service.threads import collect_seldom
 from app.settings import CatalogSettings, ContentSettings, Settings, TableSettings
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from app.pipeline.job.spark_session import SparkSettings
     from app.pipeline.run.batch import ReprocessingScope
     from app.pipeline.watch.expectation_checks import Violation
-    from app.pipeline.watch.report import RunReport
+    from app.pipeline.watch.run_monitor import RunReport
 
 Master = Annotated[
     str | None, typer.Option(help="Spark master: local[*] (default; all cores), local[2], spark://…, k8s://….")
@@ -331,8 +331,7 @@ def _run_batch(
     from app.pipeline.run import batch  # noqa: PLC0415
     from app.pipeline.run.spark_steps import SparkSteps  # noqa: PLC0415
     from app.pipeline.watch.progress_bars import progress  # noqa: PLC0415
-    from app.pipeline.watch.report import report  # noqa: PLC0415
-    from app.pipeline.watch.run_monitor import monitored  # noqa: PLC0415
+    from app.pipeline.watch.run_monitor import monitored, report  # noqa: PLC0415
 
     job = Job.of(settings, *archives, in_place=in_place, tables=tables)
     clock = SystemClock()
@@ -355,8 +354,8 @@ def _run_stream(
     from app.main import SystemClock  # noqa: PLC0415
     from app.pipeline.job.job import Job, open_run  # noqa: PLC0415
     from app.pipeline.run.streaming import start  # noqa: PLC0415
+    from app.pipeline.watch.pipeline_metrics import StreamProgressListener  # noqa: PLC0415
     from app.pipeline.watch.run_monitor import monitored  # noqa: PLC0415
-    from app.pipeline.watch.stream_progress import StreamProgressListener  # noqa: PLC0415
 
     ending = Event()
     for each in (signal.SIGINT, signal.SIGTERM):

@@ -23,7 +23,7 @@ from app.pipeline.commit.commit import CommittedBatch
 from app.pipeline.job.spark_session import SparkSettings
 from app.pipeline.run.batch import ReprocessingScope
 from app.pipeline.watch.expectation_checks import Violation
-from app.pipeline.watch.report import RunReport
+from app.pipeline.watch.run_monitor import RunReport
 from app.settings import JournalSettings, Role, Settings
 from app.testing.host_results import HostResults, by_the_gateway, in_folder
 from app.web.app import create_app

@@ -10,7 +10,7 @@ from adapters.arrow_journal import ArrowJournal
 from adapters.arrow_journal.archive import ArrowArchive
 from app.model.errors import DamagedError
 from app.model.message import PhysicalMessage, Position
-from app.pipeline.read.part_prefetch import PartsAhead
+from app.pipeline.finish.finish_outcomes import PartsAhead
 from app.testing.host_results import in_folder
 from tests.support import mixed_journal
 from tests.support.loads import messages

@@ -30,7 +30,7 @@ from app.pipeline.commit.findings import Findings
 from app.pipeline.finish import finish_outcomes
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import OpenRun
-from app.pipeline.read.segment_gaps import missing_segments, spoken
+from app.pipeline.read.journal_archives import missing_segments, spoken
 from app.pipeline.references import header_pass
 from app.pipeline.run import batch, spark_steps
 from app.pipeline.run.batch import ReprocessingScope

@@ -8,7 +8,7 @@ import pytest
 from adapters.delta_tables import DeltaTables
 from app.model.trace_context import TRACE_PARENT, TraceContext, span_id_of
 from app.pipeline.commit import packages
-from app.pipeline.watch.batch_spans import batch_spans
+from app.pipeline.watch.run_monitor import batch_spans
 from app.settings import TraceSettings
 from app.span_names import PROCESS
 from tests.support import mixed_journal

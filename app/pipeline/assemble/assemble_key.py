@@ -139,15 +139,13 @@ def assemble_news(
         else:
             (earlier if known is not None and _end(reference) <= known else news).append(reference)
     if earlier and news:
-        held = _with_parts(held, assemble(key, earlier, KeyState(), limits)[1])
+        # The state that the catalog has, as far as it has any, gets the parts that were read again.
+        read = assemble(key, earlier, KeyState(), limits)[1]
+        if held.attachment is None or read.attachment is None:
+            held = KeyState(held.attachment or read.attachment, held.messages or read.messages)
+        else:
+            held = KeyState(TrackedAttachment(held.attachment.record, read.attachment.parts), held.messages)
     return assemble(key, news, held, limits)[0] if news else []
-
-
-def _with_parts(held: KeyState, read: KeyState) -> KeyState:
-    """Return the state that the catalog has, as far as it has any, with the parts that were read again."""
-    if held.attachment is None or read.attachment is None:
-        return KeyState(held.attachment or read.attachment, held.messages or read.messages)
-    return KeyState(TrackedAttachment(held.attachment.record, read.attachment.parts), held.messages)
 
 
 def _end(reference: Reference) -> int:

@@ -27,7 +27,7 @@ from app.model.attachment import AttachmentDefinition, AttachmentState
 from app.model.message import Position
 from app.model.records import AttachmentRecord, MessageRecord, changed
 from app.pipeline.assemble.assemble_key import kept_messages
-from app.pipeline.read.segment_shares import first_received_at
+from app.pipeline.read.journal_archives import first_received_at
 from app.pipeline.references.header_pass import Remembered
 from app.pipeline.references.message_references import AttachmentClaim, HeldState, MessageBegun
 from app.ports import Catalog, JournalArchive

@@ -8,7 +8,7 @@ hardly grows with the attachment.
 
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,6 +26,10 @@ T = TypeVar("T")
 
 _BYTES = frozenset(("correl_id", "header_correl_id", "message_correl_id", "original_correl_id", "application_body"))
 _BIG = frozenset(("dialects",))
+_WRITTEN: Mapping[str, Callable[[Any], str]] = {
+    **dict.fromkeys(_BYTES, lambda value: b64encode(value).decode()),
+    **dict.fromkeys(_BIG, "{:x}".format),
+}
 _READ: Mapping[str, Any] = {
     **dict.fromkeys(_BYTES, b64decode),
     **dict.fromkeys(_BIG, lambda text: int(text, 16)),
@@ -92,22 +96,12 @@ def unpack_runs(packed: bytes) -> list[PartRun]:
 
 
 def _to_json(record: AttachmentRecord | MessageRecord) -> str:
-    values = {}
+    values: dict[str, Any] = {}
     for field in fields(record):
         value = getattr(record, field.name)
         if field.default is MISSING or value != field.default:
-            values[field.name] = _plain(field.name, value)
+            values[field.name] = _WRITTEN[field.name](value) if field.name in _WRITTEN and value is not None else value
     return orjson.dumps(values, default=list).decode()
-
-
-def _plain(name: str, value: Any) -> Any:
-    if value is None:
-        return None
-    if name in _BYTES:
-        return b64encode(value).decode()
-    if name in _BIG:
-        return f"{value:x}"
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _from_json(record: type[T], values: Mapping[str, Any]) -> T:

@@ -33,7 +33,7 @@ from app.pipeline.commit.result_changes import checkpoint_of, dated
 from app.pipeline.commit.tables import CommittedTable, DataSet, TableTask, Written
 from app.pipeline.finish.finish_outcomes import Result, with_content
 from app.pipeline.job.job import OpenRun
-from app.pipeline.read.segment_gaps import Gaps
+from app.pipeline.read.journal_archives import Gaps
 from app.ports import PACKED_AT_ONCE
 from app.service.assembling import finished_in_checkpoint
 from app.service.assembling.finished_in_checkpoint import lacks_only_attachments

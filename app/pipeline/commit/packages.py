@@ -188,7 +188,12 @@ def _packed(results: Sequence[Result], job: Job) -> Packed:
 
 def _row(found: Sequence[Result], **parts: Any) -> pa.RecordBatch:
     """Return the row of results that were found together, with these of the `PARTS`."""
-    packed = {name: _compressed(part) for name, part in parts.items() if part is not None}
+    packed: dict[str, bytes] = {}
+    for name, part in parts.items():
+        if part is not None:
+            pickled = pickle.dumps(part)
+            compressed = pa.compress(pickled, codec=_CODEC, asbytes=True)
+            packed[name] = len(pickled).to_bytes(_SIZE_BYTES, "little") + compressed
     row = {
         "reached": max(result.reached for result in found),
         "damaged": any(result.damaged for result in found),
@@ -196,12 +201,6 @@ def _row(found: Sequence[Result], **parts: Any) -> pa.RecordBatch:
         "size": sum(map(len, packed.values())),
     }
     return pa.RecordBatch.from_pylist([row | packed], RESULTS)
-
-
-def _compressed(part: Any) -> bytes:
-    pickled = pickle.dumps(part)
-    compressed: bytes = pa.compress(pickled, codec=_CODEC, asbytes=True)
-    return len(pickled).to_bytes(_SIZE_BYTES, "little") + compressed
 
 
 # --- in the driver ----------------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from app.assembly.states import CLOSED
 from app.model.attachment import AttachmentKind, AttachmentState
-from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import CONTENT_LOST, DAMAGED_PART, PARTS_GONE, AttachmentRecord, QuarantineRecord
 from app.pipeline.commit import tables
@@ -33,11 +32,12 @@ from app.pipeline.commit.tables import (
     DataSet,
     TablePlan,
     Written,
+    read_schema,
     table_name,
 )
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import OpenRun
-from app.pipeline.read.segment_gaps import missing_segments
+from app.pipeline.read.journal_archives import first_received_at, missing_segments
 from app.ports import TableFile, TableStore
 from app.service.repair.catalog_pages import AT_ONCE, attachments_in, pages
 from app.tables.quality import HOUR, SCHEMA, Increment, hour_of, increments, quality_rows, summed
@@ -196,7 +196,7 @@ def replace_rows(
             schema, batches = own[name]
             files[name] = [store.write(name, schema, batches)]
         else:
-            schema = pa.ipc.read_schema(pa.py_buffer(planned[name].schema)) if name in planned else store.schema(name)
+            schema = read_schema(planned[name].schema) if name in planned else store.schema(name)
         added = files.get(name, [])
         store.replace(name, schema, added, replaced)
         warnings = planned[name].warnings if name in planned else []
@@ -345,10 +345,5 @@ def _quality(
 
 def _first_hour_behind(run: OpenRun, numbers: Iterable[int], gap: int) -> int:
     """Return the hour (µs) after the first message in these segments that are behind a gap."""
-    for number in numbers:
-        if number > gap:
-            try:
-                return hour_of(run.archive.record_batch(number, 0).column("received_at")[0].value) + HOUR
-            except (GatewayError, IndexError):
-                continue
-    return 1 << 62
+    begun = (first_received_at(run.archive, number) for number in numbers if number > gap)
+    return next((hour_of(at) + HOUR for at in begun if at is not None), 1 << 62)

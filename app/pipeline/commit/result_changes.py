@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from operator import attrgetter
 
-import pyarrow as pa
-
 from app.model.attachment import AttachmentKind
 from app.model.message import Position
 from app.model.records import (
@@ -19,7 +17,7 @@ from app.model.records import (
     changed,
 )
 from app.pipeline.commit import tables
-from app.pipeline.commit.tables import DataSet
+from app.pipeline.commit.tables import DataSet, read_schema
 from app.pipeline.finish.finish_outcomes import Result
 from app.service.events import event_spans
 from app.service.events.event_entries import (
@@ -32,6 +30,9 @@ from app.service.events.event_entries import (
 )
 from app.span_names import Added
 from app.tables.quality import Increment
+
+# Data sets that have the same schema share it, also when they are pickled together.
+_shared_schema = lru_cache(maxsize=256)(read_schema)
 
 
 def ids_of(results: Iterable[Result]) -> set[str]:
@@ -106,14 +107,8 @@ def data_sets(results: Iterable[Result]) -> Iterator[DataSet]:
                 record.qualifier_2,
                 result.staged_object or finished.object_name,
                 finished.size,
-                _schema(result.schema),
+                _shared_schema(result.schema),
             )
-
-
-@lru_cache(maxsize=256)
-def _schema(serialized: bytes) -> pa.Schema:
-    """Return a schema. Data sets that have the same one share it, also when they are pickled together."""
-    return pa.ipc.read_schema(pa.py_buffer(serialized))
 
 
 def files(results: Iterable[Result]) -> Iterator[tuple[AttachmentRecord, Finished]]:

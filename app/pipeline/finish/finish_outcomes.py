@@ -5,13 +5,14 @@ and messages for quarantine. Many processes run it at the same time, where the o
 content store, under names that follow from the attachment.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
 
@@ -25,6 +26,8 @@ from app.model.records import (
     DAMAGED_MESSAGE,
     DAMAGED_PART,
     AttachmentRecord,
+    Damage,
+    Extent,
     Finished,
     MessageRecord,
     PartRun,
@@ -33,8 +36,7 @@ from app.model.records import (
     RefusedContent,
 )
 from app.pipeline.assemble.assemble_key import NOT_FETCHED, KeyOutcome
-from app.pipeline.read.part_prefetch import PartsAhead
-from app.ports import JournalArchive, is_damaged
+from app.ports import ContentStore, JournalArchive, JournalReader, ObjectWriter, Segment, is_damaged
 from app.service.content.stored_content import opened
 from app.service.context import Stores
 from app.service.finishing.complete_content import HELD_BYTES
@@ -59,6 +61,9 @@ RUNS_AT_ONCE = 200_000
 
 AHEAD_BYTES, AHEAD_PARTS = 4 << 20, 1024
 """The largest size and number of the parts of small attachments that are read together."""
+
+STAGED = "pipeline/again/"
+"""The beginning of the names of staged objects."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -162,6 +167,63 @@ def _read_alone(
             first = None if place is None else fetched.get(place)
             readable = None if first is None or is_damaged(first) else first
             yield each.record.id, read_or_reject(each, stores, readable)
+
+
+class PartsAhead:
+    """A `JournalReader` that holds the bodies of some messages.
+
+    Reading the parts of one small attachment is more preparation than reading. Those of attachments that lie beside
+    each other are read together.
+    """
+
+    def __init__(self, journal: JournalReader) -> None:
+        self._journal = journal
+        self._held: dict[Position, memoryview] = {}
+
+    def hold(self, positions: Iterable[Position]) -> None:
+        """Read these bodies and hold them, in place of those before.
+
+        If one of them cannot be read, none is held. Who asks for a body then gets it, or the error, from the journal.
+        """
+        self._held = {}
+        wanted = sorted(positions)
+        try:
+            self._held = dict(zip(wanted, self._journal.bodies(wanted), strict=True))
+        except (KeyError, DamagedError):
+            return
+
+    def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
+        wanted = list(positions)
+        if all(position in self._held for position in wanted):
+            return iter([self._held[position] for position in wanted])
+        return self._journal.bodies(wanted)
+
+    def read(self, position: Position) -> PhysicalMessage:
+        return self._journal.read(position)
+
+    def messages(self, segment: int, batch: int, rows: Sequence[int]) -> list[PhysicalMessage]:
+        return self._journal.messages(segment, batch, rows)
+
+    def descriptors(self, segment: int, batch: int) -> pa.RecordBatch:
+        return self._journal.descriptors(segment, batch)
+
+    def extents(self, positions: Iterable[Position]) -> Iterator[Extent]:
+        return self._journal.extents(positions)
+
+    def views(self, extents: Iterable[Extent]) -> Iterator[memoryview]:
+        return self._journal.views(extents)
+
+    def segment_bytes(self, segment: int) -> Iterator[memoryview]:
+        return self._journal.segment_bytes(segment)
+
+    def verify(self, segment: int) -> list[Damage]:
+        return self._journal.verify(segment)
+
+    def segments(self) -> list[Segment]:
+        return self._journal.segments()
+
+    def has(self, segment: int) -> bool:
+        return self._journal.has(segment)
 
 
 def _has_damage(
@@ -308,3 +370,49 @@ def _answered(message: MessageRecord, application: int | None, fetched: dict[int
     if answer is None:
         return replace(message, application_body=None)
     return answered(message, answer)
+
+
+class StagingStore:
+    """A `ContentStore` that stages an object under another name if its name is taken, and finds it by either name.
+
+    It never overwrites an object, so that a reader never sees content change.
+    """
+
+    def __init__(self, store: ContentStore) -> None:
+        self._store = store
+        self._staged: dict[str, str] = {}
+
+    def staged_name(self, name: str) -> str | None:
+        """Return the other name under which an object was staged; None if it has its own."""
+        return self._staged.get(name)
+
+    def create(self, name: str) -> AbstractContextManager[ObjectWriter]:
+        with suppress(KeyError):
+            self._store.size(name)
+            self._staged[name] = STAGED + name
+        return self._store.create(self._staged.get(name, name))
+
+    @contextmanager
+    def batch(self) -> Iterator["StagingStore"]:
+        with self._store.batch() as store:
+            inside = StagingStore(store)
+            inside._staged = self._staged
+            yield inside
+
+    def size(self, name: str) -> int:
+        return self._store.size(self._staged.get(name, name))
+
+    def read(self, name: str, offset: int = 0, length: int | None = None) -> Iterator[memoryview]:
+        return self._store.read(self._staged.get(name, name), offset, length)
+
+    def local_path(self, name: str) -> str | None:
+        return self._store.local_path(self._staged.get(name, name))
+
+    def delete(self, name: str) -> None:
+        self._store.delete(self._staged.get(name, name))
+
+    def delete_all(self, names: Sequence[str]) -> None:
+        self._store.delete_all([self._staged.get(name, name) for name in names])
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        return self._store.names(prefix)

@@ -11,8 +11,7 @@ from app.assembly.machine import AssemblyLimits
 from app.codecs.sas import dialect
 from app.framing.registry import UnknownFraming, traits
 from app.model.records import CombinedArchives
-from app.pipeline.read.archive_places import is_folder
-from app.pipeline.read.combining import combined
+from app.pipeline.read.journal_archives import combined, is_folder
 from app.ports import Catalog, Clock, ContentStore, JournalArchive, TableStore
 from app.service.context import Stores
 from app.settings import Section, Settings, Source

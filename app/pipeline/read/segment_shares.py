@@ -14,7 +14,7 @@ from app import plugins
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import Position
 from app.observe import logger
-from app.pipeline.read.archive_places import is_folder
+from app.pipeline.read.journal_archives import is_folder
 from app.ports import JournalArchive, Segment
 
 log = logger(__name__)
@@ -167,18 +167,6 @@ def _rows(archive: JournalArchive, places: Sequence[Position], read: Rows, lost:
         rows = lost(place.pack(), error)
     if rows is not None:
         yield rows
-
-
-def first_received_at(archive: JournalArchive, segment: int) -> int | None:
-    """Return when the first message of a segment was received (µs); None if it has none, or if that cannot be read.
-
-    Messages are journalled in the order of their reception.
-    """
-    try:
-        received_at: int = archive.record_batch(segment, 0).column("received_at")[0].value
-    except (GatewayError, KeyError, IndexError):
-        return None
-    return received_at
 
 
 def admitted(coming: Iterable[Segment], most_bytes: int, most_segments: int | None) -> int | None:

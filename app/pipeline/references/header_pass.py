@@ -96,26 +96,21 @@ class HeaderPass:
             self._memory.keep_dialects(common)
             yield CommonDialects(message.source, b"", position, (), (), common)
         judged = judge(message.source, event.header, position, message.received_at, self._most, self._memory)
-        if isinstance(judged, MessageRecord):
-            yield from self._accepted(position, message, judged, event)
+        if not isinstance(judged, MessageRecord):
+            for effect in judged:
+                if isinstance(effect, Refused):
+                    yield RefusedMessage(*place, effect.code, effect.row, -1, effect.why)
+                else:
+                    assert isinstance(effect, Repeated)
+                    yield RepeatedHeader(*place, effect.first)
             return
-        for effect in judged:
-            if isinstance(effect, Refused):
-                yield RefusedMessage(*place, effect.code, effect.row, -1, effect.why)
-            else:
-                assert isinstance(effect, Repeated)
-                yield RepeatedHeader(*place, effect.first)
-
-    def _accepted(
-        self, position: int, message: PhysicalMessage, record: MessageRecord, event: Announced
-    ) -> Iterator[Reference]:
-        source, address, received_at = message.source, message_address(record), (message.received_at,)
+        source, address, received_at = message.source, message_address(judged), (message.received_at,)
         if self._memory.addressed(address) is None:
-            self._memory.keep_address(address, record.id, position)
+            self._memory.keep_address(address, judged.id, position)
         (_, key), _ = waiting_key(address)
-        yield MessageBegun(source, key, position, (len(message.body),), received_at, record)
-        for claim in claims(record.id, event):
+        yield MessageBegun(source, key, position, (len(message.body),), received_at, judged)
+        for claim in claims(judged.id, event):
             entry = claim.definition
-            announced = Announcement(record.id, entry.kind, entry.qualifier_1, entry.qualifier_2)
+            announced = Announcement(judged.id, entry.kind, entry.qualifier_1, entry.qualifier_2)
             self._memory.keep_announcement((source, entry.correl_id), announced)
             yield AttachmentClaim(source, entry.correl_id, position, (), received_at, claim)

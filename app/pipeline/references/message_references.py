@@ -452,7 +452,15 @@ def _parts(batch: JournalBatch, columns: Columns) -> pa.RecordBatch:
     """Return references to sequenced parts, one for each run of them."""
     rows, sequences, keys = columns.parts, columns.sequences, np.ascontiguousarray(columns.keys)
     sources = batch.columns.column("source").dictionary_encode().indices.to_numpy()
-    begins = _run_starts(batch.positions[rows], sequences, keys, sources[rows].astype(np.int64))
+    halves = keys.view(np.uint64)
+    # A run begins with each part that does not continue the part before it.
+    continues = (
+        (np.diff(batch.positions[rows]) == 1)
+        & (np.diff(sequences) == 1)
+        & (np.diff(sources[rows].astype(np.int64)) == 0)
+        & (halves[1:] == halves[:-1]).all(axis=1)
+    )
+    begins = np.flatnonzero(np.concatenate(([True], ~continues))[: len(rows)])
     ends = np.append(begins, len(rows))
     sizes, received_at = batch.sizes[rows].astype("<i4"), _received_at(batch, rows)
     firsts = rows[begins]
@@ -468,20 +476,6 @@ def _parts(batch: JournalBatch, columns: Columns) -> pa.RecordBatch:
         _binary(np.zeros(0, np.uint8), np.zeros(count + 1, np.int64)),
     ]
     return pa.RecordBatch.from_arrays(made, schema=SCHEMA)
-
-
-def _run_starts(positions: Numbers, sequences: Numbers, keys: npt.NDArray[np.uint8], sources: Numbers) -> Numbers:
-    """Return the indices of the parts that do not continue the part before them."""
-    if not len(positions):
-        return np.zeros(0, np.int64)
-    halves = keys.view(np.uint64)
-    continues = (
-        (np.diff(positions) == 1)
-        & (np.diff(sequences) == 1)
-        & (np.diff(sources) == 0)
-        & (halves[1:] == halves[:-1]).all(axis=1)
-    )
-    return np.flatnonzero(np.concatenate(([True], ~continues)))
 
 
 def _received_at(batch: JournalBatch, rows: Numbers) -> Numbers:

@@ -37,8 +37,8 @@ from app.pipeline.commit.commit_intent import IntendedBatch, ReprocessingWindow
 from app.pipeline.commit.findings import Findings
 from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.job.job import OpenJob, OpenRun
-from app.pipeline.read.segment_gaps import Gaps, missing_segments, spoken
-from app.pipeline.read.segment_shares import admitted, first_received_at
+from app.pipeline.read.journal_archives import Gaps, first_received_at, missing_segments, spoken
+from app.pipeline.read.segment_shares import admitted
 from app.pipeline.watch.run_records import recording
 from app.ports import Segment, TableStore
 from app.service.tables.table_reader import application

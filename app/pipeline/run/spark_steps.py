@@ -32,8 +32,7 @@ from app.pipeline.commit.commit_intent import IntendedBatch, ReprocessingWindow
 from app.pipeline.commit.findings import Findings, held
 from app.pipeline.commit.packages import rows_again, rows_of
 from app.pipeline.commit.tables import TableTask, Written
-from app.pipeline.finish.finish_outcomes import Result, finish
-from app.pipeline.finish.staging_store import StagingStore
+from app.pipeline.finish.finish_outcomes import Result, StagingStore, finish
 from app.pipeline.job.job import OpenJob, OpenRun
 from app.pipeline.job.spark_session import described, is_connected
 from app.pipeline.job.workers import in_task
@@ -199,22 +198,18 @@ class SparkSteps:
             elif run.job.is_local:
                 step = partial(assemble_and_finish, known=batch.known, checked=checked)
                 found = rows.mapInArrow(in_task(run.job, step), _RESULTS)
-            else:
-                found = self._finished_by_place(run, rows, batch, checked)
+            else:  # attachments of an object store are finished where most of their segments are
+                firsts = first_segments(run, batch.last_segment, _most_shares(self._spark))
+                place = partial(outcomes_by_place, firsts=firsts, known=batch.known)
+                finish_them = partial(finish_all, known=batch.known, checked=checked)
+                found = (
+                    rows.mapInArrow(in_task(run.job, place), from_arrow_schema(PLACED))
+                    .repartitionById(len(firsts), "share")
+                    .sortWithinPartitions("position")
+                    .mapInArrow(in_task(run.job, finish_them), _RESULTS)
+                )
             with kept(found) as findings:
                 yield findings
-
-    def _finished_by_place(self, run: OpenRun, rows: DataFrame, batch: IntendedBatch, checked: bool) -> DataFrame:
-        """Finish attachments of an object store where most of their segments are."""
-        firsts = first_segments(run, batch.last_segment, _most_shares(self._spark))
-        place = partial(outcomes_by_place, firsts=firsts, known=batch.known)
-        finish_them = partial(finish_all, known=batch.known, checked=checked)
-        return (
-            rows.mapInArrow(in_task(run.job, place), from_arrow_schema(PLACED))
-            .repartitionById(len(firsts), "share")
-            .sortWithinPartitions("position")
-            .mapInArrow(in_task(run.job, finish_them), _RESULTS)
-        )
 
     def write_tables(self, opened: OpenJob, tasks: Sequence[TableTask]) -> Iterable[Written]:
         if len(tasks) <= TABLE_TASKS_HERE:

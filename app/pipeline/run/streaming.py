@@ -28,7 +28,7 @@ from app.pipeline.commit.findings import Findings
 from app.pipeline.job.job import Job, OpenRun
 from app.pipeline.job.spark_session import described
 from app.pipeline.job.workers import in_task
-from app.pipeline.read.segment_gaps import missing_segments, spoken
+from app.pipeline.read.journal_archives import missing_segments, spoken
 from app.pipeline.references.message_references import ReferenceKind
 from app.pipeline.run import spark_steps
 from app.pipeline.run.batch import process, unfinished

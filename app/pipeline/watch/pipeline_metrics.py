@@ -5,10 +5,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from math import inf
 from pathlib import Path
+from threading import Event
 from time import monotonic
+from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import start_http_server, write_to_textfile
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from app.metrics import PipelineDeclared
 from app.model.errors import GatewayError
@@ -17,6 +20,16 @@ from app.pipeline.commit.commit import CommittedBatch
 from app.ports import Catalog, Clock, JournalReader
 from app.service.assembling.assembly_hosts import Lag, lag
 from app.settings import PipelineSettings
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
 
 _LAG_SECONDS = 5.0
 """How long a measured lag is used again: it lists the journal, which may lie in an object store. The file gets a new
@@ -131,3 +144,35 @@ class PipelineMetrics:
         declared.lag_messages.set_function(
             lambda: round(now().size / self._message_bytes) if self._message_bytes else 0
         )
+
+
+class StreamProgressListener(StreamingQueryListener):
+    """Records Structured Streaming's progress: of each micro-batch with data, of the last query that was started.
+
+    Events come some time after what they tell of. `ended` is set when all events of the query have come.
+    """
+
+    def __init__(self, metrics: PipelineMetrics) -> None:
+        self._metrics = metrics
+        self._run: UUID | None = None
+        self.ended = Event()
+
+    def onQueryStarted(self, event: "QueryStartedEvent") -> None:
+        self._run = event.runId
+
+    def onQueryProgress(self, event: "QueryProgressEvent") -> None:
+        progress = event.progress
+        operators = progress.stateOperators
+        self._metrics.state(
+            sum(operator.numRowsTotal for operator in operators),
+            sum(operator.memoryUsedBytes for operator in operators),
+        )
+        seconds = {phase: milliseconds / 1000 for phase, milliseconds in progress.durationMs.items()}
+        if "addBatch" in seconds:
+            self._metrics.took(seconds.pop("triggerExecution", 0.0), seconds)
+
+    def onQueryIdle(self, event: "QueryIdleEvent") -> None: ...
+
+    def onQueryTerminated(self, event: "QueryTerminatedEvent") -> None:
+        if event.runId == self._run:
+            self.ended.set()

@@ -29,6 +29,7 @@ from app.pipeline.commit.tables.table_building import (
     commit,
     plan,
     plan_again,
+    read_schema,
     tasks,
     write,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "plan",
     "plan_again",
     "quality_rows",
+    "read_schema",
     "summed",
     "table_name",
     "tasks",

@@ -39,7 +39,27 @@ every reader of tables takes.
 
 def file_rows(files: Iterable[tuple[AttachmentRecord, Finished]]) -> pa.Table:
     """Return a row for each of these file attachments."""
-    columns = list(zip(*(_row(record, finished) for record, finished in files), strict=True)) or [()] * len(SCHEMA)
+    rows = [
+        (
+            record.message_id,
+            record.id,
+            record.source,
+            record.first_received_at,
+            finished.finished_at,
+            None if record.kind is None else record.kind.word,
+            record.qualifier_2,
+            record.qualifier_1,
+            record.description,
+            finished.size,
+            finished.sha256,
+            finished.content_type,
+            len(finished.warnings),
+            _json(finished.warnings),
+            _json(finished.evidence),
+        )
+        for record, finished in files
+    ]
+    columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
@@ -48,27 +68,6 @@ def with_finished_at(rows: pa.Table, time: int) -> pa.Table:
     """Return the rows with this time (µs) of finishing."""
     at = SCHEMA.get_field_index("finished_at")
     return rows.set_column(at, SCHEMA.field(at), pa.repeat(pa.scalar(time, _TIME), rows.num_rows))
-
-
-def _row(record: AttachmentRecord, finished: Finished) -> tuple[object, ...]:
-    """Return the values of a row in the order of `SCHEMA`."""
-    return (
-        record.message_id,
-        record.id,
-        record.source,
-        record.first_received_at,
-        finished.finished_at,
-        None if record.kind is None else record.kind.word,
-        record.qualifier_2,
-        record.qualifier_1,
-        record.description,
-        finished.size,
-        finished.sha256,
-        finished.content_type,
-        len(finished.warnings),
-        _json(finished.warnings),
-        _json(finished.evidence),
-    )
 
 
 @lru_cache(maxsize=256)

@@ -188,15 +188,11 @@ class _Columns:
         return self._of_side.get((column.name, variable.side))
 
     def _new_place(self, variable: "_Variable") -> _Column:
-        if variable.side is None:
-            column = self._of_variable[variable.identity] = self._new_variable(variable)
+        field, (key, kind), side = variable
+        if side is not None:
+            owner = self._of_variable[variable.identity].name
+            column = self._of_side[owner, side] = self._new(f"{owner}__{_SIDES[side]}", field.type, {side: owner})
             return column
-        name, kind = self._of_variable[variable.identity].name, variable.side
-        column = self._of_side[name, kind] = self._new(f"{name}__{_SIDES[kind]}", variable.field.type, {kind: name})
-        return column
-
-    def _new_variable(self, variable: "_Variable") -> _Column:
-        field, (key, kind) = variable.field, variable.identity
         others = [other for other in _KINDS if (key, other) in self._of_variable]
         name = "".join("_" if character in _REFUSED else character for character in field.name)
         metadata = {VARIABLE: key}
@@ -208,7 +204,7 @@ class _Columns:
             metadata[WARNING] = f"{field.name} is a column that every table has"
         elif key != folded(field.name):
             metadata[WARNING] = f"{field.name} is the name of several variables of one data set, apart from its case"
-        column = self._new(name, field.type, metadata)
+        column = self._of_variable[variable.identity] = self._new(name, field.type, metadata)
         if column.name != field.name:
             metadata["sas.name"] = _decoded(field.metadata).get("sas.name") or field.name
         if WARNING in metadata:

@@ -163,19 +163,10 @@ def tasks(plans: Iterable[TablePlan], data_sets: Iterable[DataSet]) -> Iterator[
     planned = {each.table: each for each in plans}
     coming = (each for each in data_sets if table_name(each.library, each.member) in planned)
     while some := list(islice(coming, DATA_SETS_AT_ONCE)):
-        by_table = _by_table(some)
-        yield [_task(planned[table], part) for table, found in by_table.items() for part in _files(found)]
-
-
-def _by_table(data_sets: Iterable[DataSet]) -> dict[str, list[DataSet]]:
-    """Return data sets by table in the order of the names, and of each table in the order of their reception."""
-    by_table: dict[str, list[DataSet]] = {}
-    for each in data_sets:
-        by_table.setdefault(table_name(each.library, each.member), []).append(each)
-    return {
-        table: sorted(found, key=lambda each: (each.received_at, each.attachment))
-        for table, found in sorted(by_table.items())
-    }
+        by_table: dict[str, list[DataSet]] = {}
+        for each in sorted(some, key=attrgetter("received_at", "attachment")):
+            by_table.setdefault(table_name(each.library, each.member), []).append(each)
+        yield [_task(planned[table], part) for table in sorted(by_table) for part in _files(by_table[table])]
 
 
 def _files(data_sets: Sequence[DataSet]) -> Iterator[list[DataSet]]:
@@ -212,7 +203,7 @@ def _task(plan: TablePlan, data_sets: Sequence[DataSet]) -> TableTask:
 
 def write(task: TableTask, tables: TableStore, content: ContentStore) -> Written:
     """Run a task, in any process. It holds one row group in memory, however large the data sets are."""
-    schema = _schema(task.schema)
+    schema = read_schema(task.schema)
     return Written(task.table, tables.write(task.table, schema, _batches(task, schema, content)))
 
 
@@ -228,7 +219,7 @@ def commit(
 
     def committed(plan: TablePlan) -> CommittedTable | None:
         added = files.get(plan.table, [])
-        if not tables.commit(plan.table, _schema(plan.schema), added, application, transaction):
+        if not tables.commit(plan.table, read_schema(plan.schema), added, application, transaction):
             return None
         return CommittedTable(plan.table, sum(file.rows for file in added), plan.warnings)
 
@@ -260,19 +251,17 @@ def append(
 
 
 def _in_files(batches: Iterable[pa.RecordBatch]) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Yield the batches of each file. Those of one are taken before those of the next one."""
+    """Return the batches of each file. Those of one are taken before those of the next one."""
     coming = (batch for batch in batches if batch.num_rows)
-    for first in coming:
-        yield _up_to(ROWS_A_FILE, first, coming)
 
+    def file_from(first: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        yield first
+        rows = first.num_rows
+        while rows < ROWS_A_FILE and (batch := next(coming, None)) is not None:
+            yield batch
+            rows += batch.num_rows
 
-def _up_to(most: int, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches until they have `most` rows together."""
-    yield first
-    rows = first.num_rows
-    while rows < most and (batch := next(others, None)) is not None:
-        yield batch
-        rows += batch.num_rows
+    return map(file_from, coming)
 
 
 def _has_reached(tables: TableStore, table: str, application: str, transaction: int) -> bool:
@@ -313,5 +302,6 @@ def _in_table(
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _schema(data: bytes) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(data))
+def read_schema(serialized: bytes) -> pa.Schema:
+    """Return a schema that was serialized."""
+    return pa.ipc.read_schema(pa.py_buffer(serialized))

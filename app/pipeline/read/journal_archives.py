@@ -1,4 +1,4 @@
-"""One order for the segments of several archives, each of a journal of its own.
+"""The archives that a run reads: what their segments say of themselves, gaps between them, and one order for several.
 
 Parts of an attachment may be spread over several archives, as by a queue with several consumers. Everything behind an
 archive has one order and one cursor. So the catalog gives each segment of each archive the next free number, once, and
@@ -9,19 +9,55 @@ say; those of one journal keep their order. Of equal times, the ids of the journ
 which order archives are named, and what has a number keeps it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
 
 from app.model.errors import GatewayError
 from app.model.records import CombinedArchives
 from app.observe import logger
-from app.pipeline.read.segment_gaps import missing_segments, spoken
 from app.ports import Catalog, JournalArchive
 from app.service.threads import together
 
 _ALL = "name all archives of these results in each run, or give other results a place of their own (--out)"
 
+Gaps = tuple[tuple[int, int], ...]
+"""Closed ranges of segment numbers."""
+
 log = logger(__name__)
+
+
+def is_folder(place: str) -> bool:
+    """Tell whether a path or URL names a folder."""
+    return "://" not in place or place.startswith("file:")
+
+
+def first_received_at(archive: JournalArchive, segment: int) -> int | None:
+    """Return when the first message of a segment was received (µs); None if it has none, or if that cannot be read.
+
+    Messages are journalled in the order of their reception.
+    """
+    try:
+        received_at: int = archive.record_batch(segment, 0).column("received_at")[0].value
+    except (GatewayError, KeyError, IndexError):
+        return None
+    return received_at
+
+
+# --- gaps: segments that retention deleted, or that are missing -------------------------------------------------------
+
+
+def missing_segments(numbers: Iterable[int], after: int = 0) -> Gaps:
+    """Return the gaps in the numbers above `after`, up to the highest one. A journal's first segment has number 1."""
+    present = [after, *sorted(number for number in numbers if number > after)]
+    return tuple((low + 1, high - 1) for low, high in pairwise(present) if high > low + 1)
+
+
+def spoken(ranges: Sequence[tuple[int, int]]) -> str:
+    """Return closed ranges as people write them: `3, 7-9`."""
+    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+# --- several archives -------------------------------------------------------------------------------------------------
 
 
 def combined(
