@@ -3,17 +3,20 @@
 import ctypes
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from time import sleep
 from typing import TypeVar
 
 T = TypeVar("T")
+Buffer = bytes | bytearray | memoryview
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 READ_FAILURES = (errno.EIO,)
 """Error numbers of a disk that fails."""
 _BLOCK = 4096
+_PIECE = 256 << 10
+_AHEAD = 16 << 10
 _libc = ctypes.CDLL(None, use_errno=True)
 _PAUSES = (0.01, 0.2)
 """Pauses in seconds before a failed call is repeated: a disk, or the network to it, may fail for a moment."""
@@ -48,6 +51,14 @@ def make_folders(folder: Path) -> None:
         make_folders(folder.parent)
         folder.mkdir(exist_ok=True)
         sync_folder(folder.parent)
+
+
+def write_whole(path: Path, pieces: Iterable[Buffer], *, replaces: bool = False) -> None:
+    """Write a file durably; its name is not durable yet. Raises OSError, and FileExistsError unless it `replaces`."""
+    with path.open("wb" if replaces else "xb") as file:
+        file.writelines(pieces)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 class UnreadableError(Exception):
@@ -113,7 +124,32 @@ class ReadFile:
         parts = range(start, end, _BLOCK)
         return b"".join(self.read_as_is(at, min(at + _BLOCK, end)) for at in parts)
 
+    def pieces_as_is(self, start: int, end: int) -> Iterator[bytes]:
+        """Yield bytes [start, end) in pieces, as `read_as_is` returns them."""
+        return (self.read_as_is(at, min(at + _PIECE, end)) for at in range(start, end, _PIECE))
+
     def will_need(self, start: int, end: int) -> None:
         """Ask the system to read these bytes in the background."""
         if start < end:
             os.posix_fadvise(self._descriptor, start, end - start, os.POSIX_FADV_WILLNEED)
+
+
+class ReadWindow:
+    """Reads small pieces of the first `size` bytes of a file, front to back, with read-ahead."""
+
+    def __init__(self, file: ReadFile, size: int) -> None:
+        self._file, self.size = file, size
+        self._start, self._data = 0, b""
+
+    def get(self, start: int, end: int) -> bytes:
+        """Return bytes [start, end), fewer at the end of the file. Raises UnreadableError."""
+        end = min(end, self.size)
+        if start >= end:
+            return b""
+        if start < self._start or end > self._start + len(self._data):
+            try:
+                data = self._file.read(start, max(end, min(start + _AHEAD, self.size)))
+            except UnreadableError:  # perhaps only what lies behind is
+                data = self._file.read(start, end)
+            self._start, self._data = start, data
+        return self._data[start - self._start : end - self._start]

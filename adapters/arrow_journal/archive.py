@@ -18,9 +18,8 @@ import structlog
 from adapters.arrow_journal import arrow_ipc
 from adapters.arrow_journal.batch_columns import Bytes
 from adapters.arrow_journal.combined_segments import CombinedSegments
-from adapters.arrow_journal.open_segment_copy import open_segment
-from adapters.arrow_journal.position_reader import PositionReader
-from adapters.arrow_journal.recent_batches import Recent
+from adapters.arrow_journal.position_reader import PositionReader, Recent
+from adapters.arrow_journal.segment_copies import durable_part
 from adapters.arrow_journal.segment_files import SegmentState
 from adapters.arrow_journal.segment_header import (
     MAX_HEADER,
@@ -144,7 +143,7 @@ class ArrowArchive(PositionReader):
 
     def open_segment(self) -> OpenSegment | None:
         folder = local_folder(self._arguments[0])
-        return None if folder is None else open_segment(folder)
+        return None if folder is None else durable_part(folder)
 
     def identity(self) -> JournalIdentity | None:
         """Return the identity in the oldest and the newest segment; the others are compared when they are opened."""

@@ -12,7 +12,7 @@
 - There is one writer: the folder is locked while a journal is open, and appends run one at a time. Readers run at the
   same time and see only durable batches.
 - Little stays in memory: 8 bytes a batch, the batch maps and layouts of the segments read last, and the bodies that
-  were written last (`adapters.arrow_journal.recent_batches`).
+  were written last (`adapters.arrow_journal.position_reader.Recent`).
 """
 
 import os
@@ -27,13 +27,11 @@ from adapters.arrow_journal.batch_columns import BodyLayout, Bytes, Encoded, pos
 from adapters.arrow_journal.current_segment import CurrentSegment
 from adapters.arrow_journal.journal_identity import IdentityFile, Known, load, save
 from adapters.arrow_journal.journal_recovery import Durable, last_epoch, recover, take_over
-from adapters.arrow_journal.position_reader import PositionReader
-from adapters.arrow_journal.recent_batches import Recent
+from adapters.arrow_journal.position_reader import PositionReader, Recent
 from adapters.arrow_journal.segment_files import FolderLock, SegmentState, damaged_path, open_segment, segment_path
-from adapters.arrow_journal.segment_reader import SegmentFile
 from adapters.arrow_journal.segment_writer import Stagings, seal_file
 from adapters.disk import NO_SPACE, make_folders, sync_folder
-from app.model.errors import DamagedError, GatewayError, JournalFull
+from app.model.errors import GatewayError, JournalFull
 from app.model.message import (
     MAX_ROWS_A_BATCH,
     MAX_SEGMENTS,
@@ -262,10 +260,11 @@ class ArrowJournal(PositionReader):
         return self._identity.taken() or _explained(error)
 
     def _find_end(self) -> Position | None:
-        """Return the last position of the journal. For a damaged segment, assume the highest that it may have had."""
+        """Return the last position of the journal. For a segment that is set aside, assume the highest that it may have
+        had."""
         end = None if self._identity.known.end is None else Position.unpack(self._identity.known.end)
         for number in sorted({*self._segments, *self._set_aside}, reverse=True):
-            found = _last_of(self._segment(number)) if number in self._segments else Position.end_of(number)
+            found = self._segment(number).last_position() if number in self._segments else Position.end_of(number)
             if found is not None:
                 return found if end is None else max(end, found)
         return end
@@ -273,17 +272,6 @@ class ArrowJournal(PositionReader):
 
 def _began(state: SegmentState, before: int | None) -> bool:
     return before is None or state.created_at < before
-
-
-def _last_of(segment: SegmentFile) -> Position | None:
-    number = segment.number
-    try:
-        count = segment.batch_count()
-        if segment.state.open_ended:
-            return Position.end_of(number)
-        return Position(number, count - 1, segment.head(count - 1).rows - 1) if count else None
-    except DamagedError:
-        return Position.end_of(number)
 
 
 def _explained(error: OSError) -> GatewayError:

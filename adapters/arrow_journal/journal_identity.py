@@ -20,7 +20,7 @@ import structlog
 from crc32c import crc32c
 
 from adapters.arrow_journal.arrow_ipc import BLOCK
-from adapters.disk import ReadFile, UnreadableError, sync_folder
+from adapters.disk import ReadFile, UnreadableError, sync_folder, write_whole
 from app.model.data_formats import JOURNAL
 from app.model.errors import JournalTaken
 from app.model.records import JournalIdentity
@@ -136,10 +136,7 @@ def save(folder: Path, known: Known, own: int | None = None) -> Known:
         return known
     if not path.exists():
         partial = path.with_name(f"{NAME}.partial")
-        with partial.open("wb") as file:
-            file.write(_both(known))
-            file.flush()
-            os.fsync(file.fileno())
+        write_whole(partial, [_both(known)], replaces=True)
         partial.rename(path)
         sync_folder(path.parent)
         return known

@@ -27,14 +27,13 @@ from typing import NamedTuple
 import structlog
 
 from adapters.arrow_journal import arrow_ipc
-from adapters.arrow_journal.body_pieces import RUN
 from adapters.arrow_journal.journal_identity import Known, load, new_id, replace_file
 from adapters.arrow_journal.segment_files import SegmentState, damaged_numbers, segment_files, segment_path
 from adapters.arrow_journal.segment_header import BadHeader, JournalSegmentHeader, header_of, seed_of
 from adapters.arrow_journal.segment_repair import mend
 from adapters.arrow_journal.segment_scan import find_batches
 from adapters.arrow_journal.segment_writer import seal_file
-from adapters.disk import NO_SPACE, ReadFile, sync_folder
+from adapters.disk import NO_SPACE, ReadFile, sync_folder, write_whole
 from app.model.errors import GatewayError, JournalTaken
 from app.model.message import Position, segment_name
 from app.model.records import JournalIdentity
@@ -165,7 +164,8 @@ def _copied(folder: Path, number: int, path: Path, known: Known, now: int, sure:
     """Seal a copy of an unsealed segment; None if it has no durable batch."""
     copy = folder / segment_name(number, f".{token_hex(8)}{_COPY}")
     try:
-        _copy(path, copy)
+        file = ReadFile(path)
+        write_whole(copy, file.pieces_as_is(0, file.size()))
         found = _look_at(number, False, copy)
         state = _state(found, known.id)
         if mend(folder, copy, state, None if found.header else known.identity, sure.last(number)):
@@ -178,16 +178,6 @@ def _copied(folder: Path, number: int, path: Path, known: Known, now: int, sure:
         copy.unlink(missing_ok=True)
     path.unlink(missing_ok=True)
     return None
-
-
-def _copy(path: Path, copy: Path) -> None:
-    file = ReadFile(path)
-    size = file.size()
-    with copy.open("xb") as target:
-        for at in range(0, size, RUN):
-            target.write(file.read_as_is(at, min(at + RUN, size)))
-        target.flush()
-        os.fsync(target.fileno())
 
 
 def _look_at(number: int, sealed: bool, path: Path) -> _Found:

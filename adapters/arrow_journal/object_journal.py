@@ -119,7 +119,11 @@ class ObjectJournal(ArrowArchive):
         somebody else has taken the number."""
         if self._storage.add(number, [data]):
             state = SegmentState(number, len(data), now, now, version=self._own.id)
-            self._keep(number, data)
+            with self._keeping:  # the bytes are read again when the object is published
+                self._kept[number] = data
+                self._kept_bytes += len(data)
+                while self._kept_bytes > KEPT_BYTES:
+                    self._kept_bytes -= len(self._kept.pop(next(iter(self._kept))))
         else:
             try:
                 state = self._storage.find(number)
@@ -136,14 +140,6 @@ class ObjectJournal(ArrowArchive):
                 self._found[following], self._end = self._ahead.pop(following)
                 self._last = following
         return positions
-
-    def _keep(self, number: int, data: bytes) -> None:
-        """Keep the bytes of an object, which are read again when it is published, and drop the oldest ones."""
-        with self._keeping:
-            self._kept[number] = data
-            self._kept_bytes += len(data)
-            while self._kept_bytes > KEPT_BYTES:
-                self._kept_bytes -= len(self._kept.pop(next(iter(self._kept))))
 
     def _open(self, state: SegmentState) -> ReadFile:
         with self._keeping:

@@ -11,12 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from adapters.arrow_journal.batch_columns import NO_LAYOUT, BodyLayout, Bytes
-from adapters.arrow_journal.body_pieces import RUN, BodyPiece, PieceSource, fetch, readable
-from adapters.arrow_journal.published_segment import end_of, published
-from adapters.arrow_journal.recent_batches import Recent
+from adapters.arrow_journal.body_pieces import BodyPiece, PieceSource, fetch, readable
+from adapters.arrow_journal.segment_copies import end_of, published
 from adapters.arrow_journal.segment_files import SegmentState
 from adapters.arrow_journal.segment_reader import OpenFile, SegmentFile, keep
-from adapters.arrow_journal.segment_verification import damages
+from adapters.arrow_journal.segment_scan import damages
 from app.model.errors import DamagedError
 from app.model.message import UNREADABLE, PhysicalMessage, Position
 from app.model.records import DAMAGED_MESSAGE, Damage, Extent, JournalIdentity, Publication
@@ -26,6 +25,54 @@ OPEN_SEGMENTS = 16
 READ_AHEAD = 128
 """The number of extents that the disk is asked to read in advance."""
 _EMPTY = memoryview(b"")
+
+RECENT_BYTES = 16 << 20
+"""The size of the bodies that are kept. An attachment is usually finished while its parts are among them, and then
+needs no disk read."""
+BODY_BYTES = 2048
+"""Memory that a body takes in addition to its bytes."""
+LAYOUTS = 1024
+
+Batch = tuple[int, int]
+"""The number of a segment and of a batch in it."""
+
+
+class Recent:
+    """The layouts of the last batches, and the bodies of the newest ones. The lock guards all fields."""
+
+    def __init__(self) -> None:
+        self._layouts: OrderedDict[Batch, BodyLayout] = OrderedDict()
+        self._bodies: OrderedDict[Batch, Sequence[Bytes]] = OrderedDict()
+        self._size = 0
+        self._lock = Lock()
+
+    def add(self, batch: Batch, layout: BodyLayout, bodies: Sequence[Bytes]) -> None:
+        with self._lock:
+            self._layouts[batch], self._bodies[batch] = layout, bodies
+            self._size += _size(bodies)
+            while self._size > RECENT_BYTES:
+                _, oldest = self._bodies.popitem(last=False)
+                self._size -= _size(oldest)
+            while len(self._layouts) > LAYOUTS:
+                self._layouts.popitem(last=False)
+
+    def layout(self, batch: Batch) -> BodyLayout | None:
+        return self._layouts.get(batch)
+
+    def body(self, batch: Batch, row: int) -> memoryview | None:
+        bodies = self._bodies.get(batch)
+        return None if bodies is None or row >= len(bodies) else memoryview(bodies[row]).toreadonly()
+
+    def forget(self, segment: int) -> None:
+        """Drop a deleted segment."""
+        with self._lock:
+            for batch in [batch for batch in {*self._layouts, *self._bodies} if batch[0] == segment]:
+                self._layouts.pop(batch, None)
+                self._size -= _size(self._bodies.pop(batch, ()))
+
+
+def _size(bodies: Sequence[Bytes]) -> int:
+    return sum(map(len, bodies)) + BODY_BYTES * len(bodies)
 
 
 class PositionReader:
@@ -141,8 +188,7 @@ class PositionReader:
 
     def segment_bytes(self, segment: int) -> Iterator[memoryview]:
         opened = self._segment(segment)
-        file, size = opened.file(), opened.state.size
-        return (memoryview(file.read_as_is(at, min(at + RUN, size))) for at in range(0, size, RUN))
+        return map(memoryview, opened.file().pieces_as_is(0, opened.state.size))
 
     def verify(self, segment: int) -> list[Damage]:
         opened = self._segment(segment)

@@ -13,10 +13,9 @@ import pyarrow as pa
 from adapters.arrow_journal import arrow_ipc
 from adapters.arrow_journal.batch_columns import SCHEMA, BodyLayout, Head, encode, read_head
 from adapters.arrow_journal.body_pieces import BODY_DAMAGED, BodyPiece, are_whole, fetch, read_rows, readable
-from adapters.arrow_journal.read_window import ReadWindow
 from adapters.arrow_journal.segment_files import SegmentState
 from adapters.arrow_journal.segment_scan import find_batches
-from adapters.disk import READ_FAILURES, ReadFile, UnreadableError
+from adapters.disk import READ_FAILURES, ReadFile, ReadWindow, UnreadableError
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import DAMAGED_MESSAGE, Damage
@@ -95,6 +94,18 @@ class SegmentFile:
         """Return whether some batch of the open file is lost."""
         with self._lock:
             return self.state.open_ended or any(start < 0 for start in self._batches())
+
+    def last_position(self) -> Position | None:
+        """Return the position of the last message; None without one. If that is damaged, assume the highest that it may
+        have had. Raises KeyError when the segment is gone."""
+        number = self.number
+        try:
+            count = self.batch_count()
+            if self.state.open_ended:
+                return Position.end_of(number)
+            return Position(number, count - 1, self.head(count - 1).rows - 1) if count else None
+        except DamagedError:
+            return Position.end_of(number)
 
     def layout(self, batch: int) -> BodyLayout:
         """Return the place of a batch's bodies. Raises KeyError when there is no such batch, and DamagedError."""

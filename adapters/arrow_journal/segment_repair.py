@@ -11,14 +11,12 @@ import structlog
 from adapters.arrow_journal import arrow_ipc
 from adapters.arrow_journal.batch_columns import Encoded, Head, encode, encode_lost, unverified_frame
 from adapters.arrow_journal.body_pieces import RUN
-from adapters.arrow_journal.read_window import ReadWindow
 from adapters.arrow_journal.segment_files import SegmentState, damaged_path, lost
 from adapters.arrow_journal.segment_header import header_bytes
 from adapters.arrow_journal.segment_reader import SegmentFile
-from adapters.arrow_journal.segment_scan import Gap, Scanner
-from adapters.arrow_journal.segment_verification import damaged_rows
+from adapters.arrow_journal.segment_scan import Gap, Scanner, damaged_rows
 from adapters.arrow_journal.segment_writer import write_all
-from adapters.disk import NO_SPACE, ReadFile, UnreadableError, sync_folder
+from adapters.disk import NO_SPACE, ReadFile, ReadWindow, UnreadableError, sync_folder, write_whole
 from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import JournalIdentity
@@ -234,12 +232,7 @@ def _set_aside(folder: Path, segment: SegmentFile, start: int, end: int) -> str:
     """Copy bytes of a segment's file to another file, and return that file's name."""
     path = damaged_path(folder, segment.number, start)
     partial = path.with_suffix(".partial")
-    file = segment.file()
-    with partial.open("wb") as copy:
-        for at in range(start, end, RUN):
-            copy.write(file.read_as_is(at, min(at + RUN, end)))
-        copy.flush()
-        os.fsync(copy.fileno())
+    write_whole(partial, segment.file().pieces_as_is(start, end), replaces=True)
     partial.rename(path)
     sync_folder(folder)
     return path.name

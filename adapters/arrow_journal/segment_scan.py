@@ -1,4 +1,4 @@
-"""A scan of a segment from head to head, which continues after damaged bytes.
+"""A scan of a segment from head to head, which continues after damaged bytes; by it, a segment is verified.
 
 Every head is checked before its lengths are used. After a damaged head, the scan continues at the next undamaged one.
 Batches begin at whole blocks and contain their numbers, so batches after damage keep their places.
@@ -6,13 +6,18 @@ Batches begin at whole blocks and contain their numbers, so batches after damage
 
 from array import array
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from adapters.arrow_journal import arrow_ipc
-from adapters.arrow_journal.batch_columns import Head, read_head
-from adapters.arrow_journal.read_window import ReadWindow
+from adapters.arrow_journal.batch_columns import BodyLayout, Head, read_head
+from adapters.arrow_journal.body_pieces import RUN, BodyPiece, PieceSource, check_in_parts, fetch
 from adapters.arrow_journal.segment_files import SegmentState, lost
-from adapters.disk import ReadFile, UnreadableError
+from adapters.arrow_journal.segment_header import BadHeader, header_of
+from adapters.disk import ReadFile, ReadWindow, UnreadableError
+from app.model.records import Damage
+
+LOST = "the batch is lost: its head fails its checksum"
+NOT_ENDED = "the file has no end of stream, as a sealed segment has"
 
 
 class Gap(NamedTuple):
@@ -97,3 +102,57 @@ def find_batches(file: ReadFile, state: SegmentState, seed: int) -> None:
         else:
             open_ended = True
     state.batches, state.open_ended = batches, open_ended or (state.sealed_at is not None and not scanner.reached_end)
+
+
+# --- verification against checksums -----------------------------------------------------------------------------------
+
+
+class VerifiableSegment(PieceSource, Protocol):
+    """A segment whose file is open."""
+
+    state: SegmentState
+
+    @property
+    def seed(self) -> int: ...
+
+    def piece(self, batch: int, row: int, layout: BodyLayout) -> BodyPiece:
+        """Return the whole body of a row as a piece."""
+
+
+def damages(segment: VerifiableSegment) -> Iterator[Damage]:
+    """Yield the damage of a segment in the order of the file. Raises KeyError when the segment is gone."""
+    number, state, file = segment.number, segment.state, segment.file()
+    size, is_sealed = state.size, state.sealed_at is not None
+    try:
+        header_of(file, size, f"segment {number}")
+    except BadHeader as error:
+        yield Damage(number, None, None, f"the header is damaged: {error}")
+    scanner = Scanner(file, size, state.own_number, segment.seed)
+    for found in scanner:
+        if isinstance(found, Gap):
+            yield from _in_gap(number, found)
+            continue
+        if not found.rows:
+            yield Damage(number, found.number, None, LOST)
+        yield from damaged_rows(segment, found)
+    if is_sealed and not scanner.ended:
+        yield Damage(number, None, None, NOT_ENDED)
+
+
+def damaged_rows(segment: VerifiableSegment, head: Head) -> list[Damage]:
+    """Return the damage of the rows of a batch whose bodies do not match their checksums."""
+    pieces = [segment.piece(head.number, row, head.layout) for row in range(head.rows)]
+    large = [piece for piece in pieces if piece.stop - piece.start > RUN]
+    small = (piece for piece in pieces if piece.stop - piece.start <= RUN)
+    found = [*filter(None, map(check_in_parts, large)), *(each for each in fetch(small) if isinstance(each, Damage))]
+    return sorted(found, key=lambda damage: damage.row or 0)
+
+
+def _in_gap(number: int, gap: Gap) -> Iterator[Damage]:
+    if gap.following is None:
+        why = f"{LOST}; no whole batch is left in bytes {gap.start} to {gap.end}, the last of the segment"
+        yield Damage(number, gap.first, None, why)
+    elif gap.following == gap.first:
+        yield Damage(number, None, None, f"bytes {gap.start} to {gap.end} belong to no batch")
+    else:
+        yield from (Damage(number, batch, None, LOST) for batch in range(gap.first, gap.following))

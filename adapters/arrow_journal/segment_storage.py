@@ -17,7 +17,7 @@ from obstore.store import ObjectStore
 from adapters.arrow_journal.batch_columns import Bytes
 from adapters.arrow_journal.segment_cache import FileCache, own_folder
 from adapters.arrow_journal.segment_files import SegmentState, segment_files, segment_path
-from adapters.disk import ReadFile, UnreadableError, sync_folder
+from adapters.disk import ReadFile, UnreadableError, sync_folder, write_whole
 from adapters.storage_places import bucket, delete_objects, local_folder
 from app.model.errors import GatewayError
 from app.model.message import sealed_number, segment_name
@@ -128,10 +128,7 @@ class FolderSegments:
         path = self._path(number)
         partial = path.with_name(f"{path.name}.{token_hex(8)}.partial")
         try:
-            with partial.open("xb") as file:
-                file.writelines(pieces)
-                file.flush()
-                os.fsync(file.fileno())
+            write_whole(partial, pieces)
             try:
                 os.link(partial, path)
             except FileExistsError:

@@ -29,7 +29,6 @@ from adapters.delta_tables.delta_store import DeltaTables
 from app.model.errors import GatewayError
 
 if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
 FOLDER = "_iceberg"
@@ -142,7 +141,10 @@ class IcebergOverDelta:
 
 def _add_snapshot(table: "Table", delta: DeltaTable) -> None:
     """Add a snapshot of this version to the table, and forget the oldest."""
-    there = {entry.file_path: entry for entry in _files(table)}
+    newest = table.current_snapshot()
+    manifests = [] if newest is None else newest.manifests(table.io)
+    entries = (entry for each in manifests for entry in each.fetch_manifest_entry(table.io, discard_deleted=True))
+    there = {entry.data_file.file_path: entry.data_file for entry in entries}
     named = [_uri(place) for place in delta.file_uris()]
     gone = [entry for path, entry in there.items() if path not in set(named)]
     properties = {VERSION: str(delta.version()), TIMESTAMP: str(delta.history(1)[0]["timestamp"])}
@@ -163,18 +165,6 @@ def _add_snapshot(table: "Table", delta: DeltaTable) -> None:
     known = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
     if oldest := [snapshot.snapshot_id for snapshot in known[:-SNAPSHOTS]]:
         table.maintenance.expire_snapshots().by_ids(oldest).commit()
-
-
-def _files(table: "Table") -> list["DataFile"]:
-    """Return the files of the newest snapshot."""
-    snapshot = table.current_snapshot()
-    if snapshot is None:
-        return []
-    return [
-        entry.data_file
-        for manifest in snapshot.manifests(table.io)
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-    ]
 
 
 def _at(location: str, version: int) -> DeltaTable | None:

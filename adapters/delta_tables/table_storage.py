@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 
-from adapters.disk import NO_SPACE, make_folders, sync_folder
+from adapters.disk import NO_SPACE, make_folders, sync_folder, write_whole
 from adapters.storage_places import bucket
 from app.model.errors import GatewayError, StoreFull
 
@@ -65,7 +65,7 @@ class TableStorage(Protocol):
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def as_table_errors() -> Iterator[None]:
     """Turn errors of the storage into GatewayError and StoreFull."""
     try:
         yield
@@ -90,7 +90,7 @@ class LocalStorage:
             )
 
     def folders(self) -> Iterator[str]:
-        with explained():
+        with as_table_errors():
             for log in self._folder.glob(f"*/{LOG}"):
                 if any(log.glob("*.json")):
                     yield log.parent.name
@@ -101,7 +101,7 @@ class LocalStorage:
     @contextmanager
     def create(self, path: str) -> Iterator[Any]:
         target = self._folder / path
-        with explained():
+        with as_table_errors():
             make_folders(target.parent)
             try:
                 with target.open("xb") as file:
@@ -114,26 +114,23 @@ class LocalStorage:
             sync_folder(target.parent)
 
     def size(self, path: str) -> int:
-        with explained():
+        with as_table_errors():
             return (self._folder / path).stat().st_size
 
     def has(self, path: str) -> bool:
         return (self._folder / path).exists()
 
     def may_have_log(self, folder: str) -> bool:
-        with explained():
+        with as_table_errors():
             return (self._folder / folder / LOG).is_dir()
 
     def put_new(self, path: str, data: bytes) -> bool:
         target = self._folder / path
         partial = target.with_name(_PARTIAL + token_hex(16))
-        with explained():
+        with as_table_errors():
             make_folders(target.parent)
             try:
-                with partial.open("xb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
+                write_whole(partial, [data])
                 target.hardlink_to(partial)
             except FileExistsError:
                 # NFS repeats a request whose answer was lost. The existing file may be this very file, linked before.
@@ -145,26 +142,26 @@ class LocalStorage:
         return True
 
     def open(self, path: str) -> AbstractContextManager[Any]:
-        with explained():
+        with as_table_errors():
             return (self._folder / path).open("rb")
 
     def flush(self, paths: Iterable[str]) -> None:
-        with explained():
+        with as_table_errors():
             for path in map(self._folder.joinpath, paths):
                 with suppress(FileNotFoundError), path.open("rb") as file:
                     os.fsync(file.fileno())
                 sync_folder(path.parent)
 
     def files(self, folder: str) -> list[str]:
-        with explained():
+        with as_table_errors():
             return [path.name for path in (self._folder / folder).iterdir() if path.is_file()]
 
     def delete(self, path: str) -> None:
-        with explained():
+        with as_table_errors():
             (self._folder / path).unlink(missing_ok=True)
 
     def sweep(self, folder: str, older_than: float) -> None:
-        with explained():
+        with as_table_errors():
             for path in (self._folder / folder / LOG).glob(f"{_PARTIAL}*"):
                 with suppress(FileNotFoundError):
                     if time() - path.stat().st_mtime >= older_than:
@@ -179,7 +176,7 @@ class BucketStorage:
         self._store = bucket(url)
 
     def folders(self) -> Iterator[str]:
-        with explained():
+        with as_table_errors():
             for prefix in obstore.list_with_delimiter(self._store)["common_prefixes"]:
                 if next(iter(obstore.list(self._store, f"{prefix}/{LOG}", chunk_size=1)), None):
                     yield prefix
@@ -189,17 +186,17 @@ class BucketStorage:
 
     @contextmanager
     def create(self, path: str) -> Iterator[Any]:
-        with explained():
+        with as_table_errors():
             writer = obstore.open_writer(self._store, path, buffer_size=_PART, max_concurrency=_PARTS_AT_ONCE)
             yield _Upload(writer)
             writer.close()
 
     def size(self, path: str) -> int:
-        with explained():
+        with as_table_errors():
             return obstore.head(self._store, path)["size"]
 
     def has(self, path: str) -> bool:
-        with explained(), suppress(FileNotFoundError):
+        with as_table_errors(), suppress(FileNotFoundError):
             obstore.head(self._store, path)
             return True
         return False
@@ -208,7 +205,7 @@ class BucketStorage:
         return True
 
     def put_new(self, path: str, data: bytes) -> bool:
-        with explained():
+        with as_table_errors():
             try:
                 obstore.put(self._store, path, data, mode="create")
             except AlreadyExistsError:
@@ -218,19 +215,19 @@ class BucketStorage:
 
     @contextmanager
     def open(self, path: str) -> Iterator[Any]:
-        with explained():
+        with as_table_errors():
             yield _Download(obstore.open_reader(self._store, path, buffer_size=_READ_AHEAD))
 
     def flush(self, paths: Iterable[str]) -> None:
         """Do nothing: every object of a bucket is durable."""
 
     def files(self, folder: str) -> list[str]:
-        with explained():
+        with as_table_errors():
             found = obstore.list_with_delimiter(self._store, folder)["objects"]
         return [each["path"].rpartition("/")[2] for each in found]
 
     def delete(self, path: str) -> None:
-        with explained(), suppress(FileNotFoundError):
+        with as_table_errors(), suppress(FileNotFoundError):
             obstore.delete(self._store, path)
 
     def sweep(self, folder: str, older_than: float) -> None:

@@ -40,7 +40,6 @@ from adapters.ibm_mq.settings import SourceSettings
 from adapters.ibm_mq.unit_of_work import InDoubt, UnitOfWork
 from app.codecs.ibm_mq.unwrap import unwrap
 from app.model.framing_facts import FramingTraits
-from app.model.message import PhysicalMessage
 from app.ports import Intake
 from app.wire import WireError
 
@@ -287,8 +286,14 @@ class SourceSession:
             unit.note(message)
             return False
         found, backed_out = received(message, self._name, self._framing.name)
-        if self._backout.threshold and backed_out >= self._backout.threshold:
-            self._set_aside(unit, message, found, backed_out)
+        threshold = self._backout.threshold
+        if threshold and backed_out >= threshold:
+            if (taken_by := self._backout.set_aside(message)) is not None:
+                self._log.warning("message_set_aside", backout_count=backed_out, queue=taken_by)
+            else:
+                why = f"backed out {backed_out} times (the threshold is {threshold}), and no backout queue accepts it"
+                unit.note(message)
+                unit.refuse(found, "backed-out", why)
             return True
         unit.note(message)
         try:
@@ -296,15 +301,6 @@ class SourceSession:
         except WireError as error:
             unit.refuse(found, "bad-mq-header", str(error))
         return backed_out >= _BACKED_OUT_TWICE
-
-    def _set_aside(self, unit: UnitOfWork, message: MqMessage, found: PhysicalMessage, backed_out: int) -> None:
-        if (taken_by := self._backout.set_aside(message)) is not None:
-            self._log.warning("message_set_aside", backout_count=backed_out, queue=taken_by)
-            return
-        threshold = self._backout.threshold
-        why = f"backed out {backed_out} times (the threshold is {threshold}), and no backout queue accepts it"
-        unit.note(message)
-        unit.refuse(found, "backed-out", why)
 
     def _is_durable(self, unit: UnitOfWork) -> bool:
         """Wait for the journal, for a limited time, and only briefly when the gateway stops. Return whether all is

@@ -88,9 +88,14 @@ class Connector:
 
         Raises BrokerError.
         """
-        clean = self._clean if clean is None else clean
+        settings, clean = self._settings, self._clean if clean is None else clean
         while True:
-            client = self._client(self._versions[0], clean=clean)
+            tls = self._tls() if settings.is_tls else None
+            client = MqttClient(self._client_id, self._versions[0], clean=clean, tls=tls)
+            client.connect_timeout = settings.connect_timeout
+            if settings.username is not None:
+                password = settings.password.get_secret_value() if settings.password else None
+                client.username_pw_set(settings.username.current, password)
             connack = self._handshake(client, clean=clean)
             if connack.refusal is None:
                 self.log_in.accepted()
@@ -101,17 +106,6 @@ class Connector:
             if connack.refusal.value != _UNSUPPORTED_VERSION or len(self._versions) == 1:
                 raise BrokerError(f"{self.broker} refused the connection: {connack.refusal}")
             self._versions = self._versions[1:]
-
-    def _client(self, version: MQTTProtocolVersion, *, clean: bool) -> MqttClient:
-        settings = self._settings
-        tls = self._tls() if settings.is_tls else None
-        client = MqttClient(self._client_id, version, clean=clean, tls=tls)
-        client.connect_timeout = settings.connect_timeout
-        if settings.username is not None:
-            client.username_pw_set(
-                settings.username.current, settings.password.get_secret_value() if settings.password else None
-            )
-        return client
 
     def _tls(self) -> ssl.SSLContext:
         settings = self._settings

@@ -54,10 +54,6 @@ class PacketReader:
         self._at = end
         return block[at], block[start:end]
 
-    def pending(self) -> int:
-        """Return the number of bytes that have been fed and not taken."""
-        return len(self._block) - self._at + len(self._following)
-
 
 def varint(packet: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
     """Return where the bytes begin that the length at byte `at` counts, and their number.

@@ -104,13 +104,9 @@ class BrokerSettings(BaseModel):
         return parts.port or _DEFAULT_PORTS[parts.scheme]
 
 
-def _listed(given: object) -> object:
-    return [given] if isinstance(given, str) else given
-
-
 _Filters = Annotated[
     list[Annotated[str, AfterValidator(_topic_filter)]],
-    BeforeValidator(_listed, json_schema_input_type=str | list[str]),
+    BeforeValidator(lambda given: [given] if isinstance(given, str) else given, json_schema_input_type=str | list[str]),
 ]
 
 

@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from adapters.rendezvous.settings import DaemonSettings
 from app.codecs.rendezvous import daemon
@@ -18,8 +18,6 @@ from app.codecs.rendezvous.constants import HEADER_SIZE, MAGIC
 from app.codecs.rendezvous.daemon import DaemonFrame
 from app.wire import WireError
 from app.wire.kinds import Buffer
-
-T = TypeVar("T")
 
 _RECEIVE_BYTES: Final = 1 << 18
 _MOST_ROUNDS: Final = 8
@@ -199,10 +197,12 @@ class DaemonClient:
             else:
                 raise DaemonError(f"{self.address} requests unknown parameters")
             self._send([daemon.initialise(settings.user, settings.service, settings.network)])
-            agreed = self._next(daemon.agreement)
-            session = daemon.session_name(agreed.address, _unique(agreed.unique))
+            agreed = daemon.agreement(self._next())
+            # No other session of this machine has it: the time, and a number within this process.
+            unique = f"{time.time_ns() // 1000:X}{next(_numbers) % 0x1000:03X}"
+            session = daemon.session_name(agreed.address, unique if unique != agreed.unique else f"{unique}0")
             self._send([daemon.initialise(settings.user, settings.service, settings.network, session)])
-            self._next(_connected)
+            _require_connected(self._next())
             self._send([daemon.listen(daemon.inbox(session, ">"))])
         except TimeoutError as error:
             raise DaemonError(f"{self.address} gave no answer within {settings.connect_timeout:g} s") from error
@@ -223,15 +223,15 @@ class DaemonClient:
             data += more
         return data
 
-    def _next(self, meaning: Callable[[DaemonFrame], T]) -> T:
+    def _next(self) -> DaemonFrame:
         head = self._exactly(HEADER_SIZE)
         length = int.from_bytes(head[:4], "big")
         if not HEADER_SIZE <= length <= self._most_bytes:
             raise DaemonError(f"{self.address} sent a frame of {length:,} bytes")
-        return meaning(daemon.read_frame(head + self._exactly(length - HEADER_SIZE)))
+        return daemon.read_frame(head + self._exactly(length - HEADER_SIZE))
 
 
-def _connected(frame: DaemonFrame) -> None:
+def _require_connected(frame: DaemonFrame) -> None:
     if frame.subject != daemon.CONNECTED:
         raise WireError("sub", 0, f"{frame.subject!r}, where the daemon answers {daemon.CONNECTED}")
 
@@ -241,9 +241,3 @@ def _readable(frame: bytes) -> DaemonFrame | None:
         return daemon.read_frame(frame)
     except WireError:
         return None
-
-
-def _unique(taken: str) -> str:
-    """Return an identifier that no other session of this machine has: the time, and a number within this process."""
-    unique = f"{time.time_ns() // 1000:X}{next(_numbers) % 0x1000:03X}"
-    return unique if unique != taken else f"{unique}0"

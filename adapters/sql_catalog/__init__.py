@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from adapters.sql_catalog.database import Database
+from adapters.sql_catalog.database_connections import Database
 from adapters.sql_catalog.parts.combined_archives import CombinedArchivesPart
 from adapters.sql_catalog.parts.deliveries import DeliveriesPart
 from adapters.sql_catalog.parts.events import EventsPart

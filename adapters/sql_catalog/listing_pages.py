@@ -11,7 +11,7 @@ match one of the conditions that an index finds, all of these are read instead, 
 import operator
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Integer, Row, Select, TextClause, false, func, literal, select, tuple_
@@ -159,6 +159,17 @@ class Listing(NamedTuple, Generic[T]):
     def cursor(self, place: Place) -> str:
         return encode_sorted(self.sort, *place) if self.sort else encode_cursor(*place)
 
+    def position(self, cursor: str) -> Place:
+        """Return the place for which `cursor` returned this text. Raises BadCursor."""
+        if self.sort is None:
+            return decode_cursor(cursor)
+        text, name = decode_sorted(self.sort, cursor)
+        if not isinstance(self.time.type, Integer):
+            return text, name
+        if not _NUMBER.fullmatch(text) or int(text) not in _INT64:
+            raise BadCursor(cursor)
+        return int(text), name
+
 
 def fetch_page(
     connection: Connection,
@@ -173,7 +184,7 @@ def fetch_page(
     There may be more rows, and then is a cursor, also when the page has fewer rows.
     """
     matching = _Matching(connection, listing, statement, search or Search())
-    start = None if cursor is None else _position(listing, cursor)
+    start = None if cursor is None else listing.position(cursor)
     following = first = None if matching.are_ordered else matching.nth(start, _FIRST_READ)
     rows = matching.rows(start, first, limit + 1)
     if first is not None and len(rows) <= limit:
@@ -229,9 +240,13 @@ class _Matching:
         return list(self._connection.execute(keyed.limit(limit)))
 
     def part(self, after: Place | None, last: Place | None, few: Condition | None = None) -> Select[Any]:
-        """Return the statement for the rows after a place and up to another."""
-        matching = self._statement.where(*self._conditions(few))
-        return self._listing.part(matching, after, last, unindexed if few else indexed)
+        """Return the statement for the rows after a place and up to another. Only the index for the first condition, or
+        for `few`, can be used."""
+        search, chosen, of_key = self._search, few or self._lead, unindexed if few else indexed
+        conditions = (*search.ordered, *search.found, *search.others)
+        matching = self._statement.where(*(each(indexed if each is chosen else unindexed) for each in conditions))
+        matching = matching.where(*(each(of_key) for each in search.between))
+        return self._listing.part(matching, after, last, of_key)
 
     def nth(self, after: Place | None, number: int) -> Place | None:
         """Return the place of the row that is so many rows after a place, among those of the index that is read; None
@@ -249,22 +264,3 @@ class _Matching:
             if _count(self._connection, self._statement.where(each(indexed)).limit(MOST_READ)) < MOST_READ:
                 return each
         return None
-
-    def _conditions(self, few: Condition | None) -> Iterator[ColumnElement[bool] | TextClause]:
-        """Yield all conditions, such that only the index for the first one, or for `few`, can be used."""
-        search, chosen = self._search, few or self._lead
-        for each in (*search.ordered, *search.found, *search.others):
-            yield each(indexed if each is chosen else unindexed)
-        for each in search.between:
-            yield each(unindexed if few else indexed)
-
-
-def _position(listing: Listing[Any], cursor: str) -> tuple[object, str]:
-    if listing.sort is None:
-        return decode_cursor(cursor)
-    text, name = decode_sorted(listing.sort, cursor)
-    if not isinstance(listing.time.type, Integer):
-        return text, name
-    if not _NUMBER.fullmatch(text) or int(text) not in _INT64:
-        raise BadCursor(cursor)
-    return int(text), name

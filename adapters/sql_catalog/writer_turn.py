@@ -25,7 +25,6 @@ LOOK_SECONDS = 1.0
 
 _KEY = 7017280452245743460
 _TRY = f"SELECT pg_try_advisory_xact_lock({_KEY})"
-_WAIT = f"SELECT pg_advisory_xact_lock({_KEY})"
 _HOLDER = f"""
 SELECT a.pid, a.application_name, a.state, a.wait_event_type,
     concat_ws(' ', a.backend_start, a.xact_start, a.query_start, a.state_change, c.bytes_processed) AS place
@@ -53,7 +52,8 @@ def take_turn(connection: Connection) -> None:
         return
     began = told = monotonic()
     seen: _Seen | None = None
-    while not _is_ours_soon(connection):
+    wait = f"SET LOCAL lock_timeout TO {int(LOOK_SECONDS * 1000)}; SELECT pg_advisory_xact_lock({_KEY})"
+    while not _is_done(connection, wait, _LOCK_NOT_AVAILABLE):
         now = monotonic()
         connection.exec_driver_sql("SELECT pg_stat_clear_snapshot()")  # what was seen before is kept otherwise
         holder = connection.exec_driver_sql(_HOLDER).first()
@@ -72,11 +72,6 @@ def take_turn(connection: Connection) -> None:
                 f"the catalog cannot be written at present: another process (PostgreSQL's session {holder.pid}, "
                 f"{holder.state}) has been writing for {now - began:.0f} s"
             )
-
-
-def _is_ours_soon(connection: Connection) -> bool:
-    """Wait for the lock for LOOK_SECONDS, and tell whether the transaction has it."""
-    return _is_done(connection, f"SET LOCAL lock_timeout TO {int(LOOK_SECONDS * 1000)}; {_WAIT}", _LOCK_NOT_AVAILABLE)
 
 
 def _end(connection: Connection, holder: Row, seconds: float) -> None:  # type: ignore[type-arg]

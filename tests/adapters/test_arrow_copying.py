@@ -8,7 +8,7 @@ import pytest
 
 from adapters.arrow_journal import ArrowJournal
 from adapters.arrow_journal.archive import ArrowArchive
-from adapters.arrow_journal.open_segment_copy import open_segment
+from adapters.arrow_journal.segment_copies import durable_part
 from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage
 from app.model.records import JournalIdentity
@@ -16,7 +16,7 @@ from tests.contracts.journal import everything, messages_of
 
 
 def whole(folder: Path) -> tuple[int, bytes] | None:
-    found = open_segment(folder)
+    found = durable_part(folder)
     return None if found is None else (found.number, b"".join(found.pieces))
 
 

@@ -17,8 +17,7 @@ from adapters.arrow_journal import ArrowJournal, arrow_ipc
 from adapters.arrow_journal.archive import ArrowArchive
 from adapters.arrow_journal.arrow_ipc import END_OF_STREAM
 from adapters.arrow_journal.batch_columns import NO_LAYOUT
-from adapters.arrow_journal.position_reader import OPEN_SEGMENTS
-from adapters.arrow_journal.recent_batches import LAYOUTS, Recent
+from adapters.arrow_journal.position_reader import LAYOUTS, OPEN_SEGMENTS, Recent
 from adapters.arrow_journal.segment_files import SegmentState, segment_path
 from adapters.arrow_journal.segment_header import header_of, seed_of
 from adapters.arrow_journal.segment_repair import END_BYTES

@@ -22,7 +22,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 
 from adapters.sql_catalog import SqlCatalog, locks
 from adapters.sql_catalog.bulk_rows import PreparedStatement
-from adapters.sql_catalog.database import _ON_CONNECT, Database
+from adapters.sql_catalog.database_connections import _ON_CONNECT, Database
 from adapters.sql_catalog.schema.catalog_tables import metadata
 from adapters.sql_catalog.schema.record_rows import Columns
 from app.model.attachment import AttachmentKind, AttachmentState

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from adapters.sql_catalog import SqlCatalog, writer_turn
-from adapters.sql_catalog.database import Database
+from adapters.sql_catalog.database_connections import Database
 from app.model.errors import CatalogError
 from tests.support.length import IS_LONG
 from tests.support.postgresql import new_database
@@ -26,7 +26,7 @@ WRITER = """
 import os, signal, sys
 import psycopg
 from sqlalchemy import text
-from adapters.sql_catalog.database import Database
+from adapters.sql_catalog.database_connections import Database
 from app.model.errors import CatalogError
 
 url, how, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])

@@ -23,8 +23,17 @@ from sqlalchemy import (
 )
 
 from adapters.sql_catalog.bulk_rows import BulkStatement
-from adapters.sql_catalog.database import Insert
-from adapters.sql_catalog.parts.closing import FOUND, as_finished, finish, forget_pieces, place, refuse, states, warn
+from adapters.sql_catalog.database_connections import Insert
+from adapters.sql_catalog.parts.closing import (
+    FOUND,
+    as_finished,
+    finish,
+    forget_pieces,
+    place_content,
+    refuse,
+    states,
+    warn,
+)
 from adapters.sql_catalog.parts.part import CatalogPart, Lookup, among, chunks, log_events
 from adapters.sql_catalog.parts.receiving import NOTHING_CAME
 from adapters.sql_catalog.schema import catalog_tables
@@ -45,7 +54,7 @@ from app.assembly.states import CLOSED, DONE, Input, follow
 from app.codecs.sas.correlid import COMPARED_SIZE, KEY_SIZE, compared
 from app.model.attachment import AttachmentState
 from app.model.errors import CatalogChanged
-from app.model.records import AttachmentRecord, Checkpoint, MessageRecord, NewEvent, PartRun, QuarantineCopy
+from app.model.records import AttachmentRecord, Checkpoint, MessageRecord, PartRun, QuarantineCopy
 
 Merge = Callable[[ColumnElement[Any], ColumnElement[Any]], ColumnElement[Any]]
 
@@ -187,8 +196,14 @@ class AssemblyPart(CatalogPart):
     def _save(self, connection: Connection, checkpoint: Checkpoint) -> set[str]:
         """Save a checkpoint in the caller's transaction. Return what it could not finish or refuse."""
         if checkpoint.restarts is not None:
-            _require_known(connection, checkpoint.restarts)
-        identified = _unannounced(connection, checkpoint.identified)
+            # Assembly may hold attachments that were begun anew with the parts that they had.
+            restarts = connection.scalar(select(catalog_tables.progress.c.restarts)) or 0
+            if more := restarts - checkpoint.restarts:
+                raise CatalogChanged(f"{more} attachments were begun anew meanwhile: assembly reads them again")
+        # Clients cannot know of other attachments that waited than the unannounced ones of the catalog.
+        subjects = [*dict.fromkeys(event.subject for event in checkpoint.identified)]
+        known = {row.id for some in chunks(subjects) for row in _UNANNOUNCED.run(connection, some)}
+        identified = [event for event in checkpoint.identified if event.subject in known]
         missed, not_expired = self._save_attachments(connection, checkpoint)
         if checkpoint.restarts is not None:
             ids = [each.id for each in checkpoint.messages if each.id in checkpoint.saved_before]
@@ -251,7 +266,7 @@ class AssemblyPart(CatalogPart):
         _FORGET_RUNS.run(connection, {"attachment": checkpoint.without_parts})
         _add_runs(connection, {each: added for each, added in checkpoint.part_runs.items() if each not in no_more})
         finish(connection, [found for each, found in finished.items() if each in before])
-        place(connection, [*finished.values()], before)
+        place_content(connection, [*finished.values()], before)
         refuse(connection, [each for each in checkpoint.refused if each.id not in missed])
         expired = {
             each for each, state in reported.items() if state is AttachmentState.EXPIRED and each not in to_close
@@ -260,8 +275,10 @@ class AssemblyPart(CatalogPart):
 
     @cached_property
     def _upsert_attachment(self) -> BulkStatement:
-        merged = {column.name: _unless_closed for column in _attachments.columns}
-        merged.update(dict.fromkeys(_COUNTED, _not_back_when_closed))
+        merged: dict[str, Merge] = {
+            **dict.fromkeys(_attachments.columns.keys(), lambda old, new: case((IS_CLOSED, old), else_=new)),
+            **dict.fromkeys(_COUNTED, lambda old, new: case((and_(IS_CLOSED, old > new), old), else_=new)),
+        }
         return self._upsert(_attachments, "id", kept=_IDENTITY.union(FOUND, _INDEXED, _LATER) - _NOTED, merged=merged)
 
     @cached_property
@@ -302,24 +319,10 @@ class AssemblyPart(CatalogPart):
         return statement.on_conflict_do_update(index_elements=[key], set_=changes)
 
 
-def _require_known(connection: Connection, restarts: int) -> None:
-    """Raise CatalogChanged if attachments were begun anew that assembly may hold with the parts that they had."""
-    more = (connection.scalar(select(catalog_tables.progress.c.restarts)) or 0) - restarts
-    if more:
-        raise CatalogChanged(f"{more} attachments were begun anew meanwhile: assembly reads them again")
-
-
 def _require_saved(what: str, saved_before: Iterable[str], there: Container[str]) -> None:
     """Raise CatalogChanged if rows that assembly read or wrote before are not there: it would add them again."""
     if gone := [each for each in saved_before if each not in there]:
         raise CatalogChanged(f"{len(gone)} {what} were deleted meanwhile ({min(gone)}): assembly reads them again")
-
-
-def _unannounced(connection: Connection, identified: Sequence[NewEvent]) -> list[NewEvent]:
-    """Return the events about unannounced attachments of the catalog. Clients cannot know of others that waited."""
-    subjects = [*dict.fromkeys(event.subject for event in identified)]
-    known = {row.id for some in chunks(subjects) for row in _UNANNOUNCED.run(connection, some)}
-    return [event for event in identified if event.subject in known]
 
 
 def _reopen(connection: Connection, attachment_ids: Sequence[str], happened: Input) -> None:
@@ -340,11 +343,3 @@ def _add_runs(connection: Connection, added: Mapping[str, Sequence[PartRun]]) ->
     ]
     ids, packed, segments = zip(*rows, strict=True) if rows else ((), (), ())
     _ADD_RUNS.run(connection, {"attachment_id": ids, "runs": packed, "segment": segments})
-
-
-def _unless_closed(old: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any]:
-    return case((IS_CLOSED, old), else_=new)
-
-
-def _not_back_when_closed(old: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any]:
-    return case((and_(IS_CLOSED, old > new), old), else_=new)

@@ -102,7 +102,7 @@ def finish(connection: Connection, finished: Sequence[Finished]) -> None:
     _FINISH.run(connection, {"attachment": columns["id"], **found})
 
 
-def place(connection: Connection, finished: Sequence[Finished], known: Container[str] | None = None) -> None:
+def place_content(connection: Connection, finished: Sequence[Finished], known: Container[str] | None = None) -> None:
     """Save where finished content is. Content in the content store needs neither parts nor extents any more.
 
     Attachments that are not `known` have none. None means that all are known.

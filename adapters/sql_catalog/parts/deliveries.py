@@ -10,10 +10,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Update, and_, or_, select, update
 
-from adapters.sql_catalog.database_clock import ends_in, now_of
 from adapters.sql_catalog.listing_pages import Listing, Search, among_places, between, equal, fetch_page
 from adapters.sql_catalog.parts.missing_parts import keys_of
-from adapters.sql_catalog.parts.part import CatalogPart, log_events
+from adapters.sql_catalog.parts.part import CatalogPart, ends_in, log_events, now_of
 from adapters.sql_catalog.schema.catalog_tables import IS_OPEN, IS_OVER, deliveries, sent_attachments
 from adapters.sql_catalog.schema.record_rows import ENDED, delivery_record, delivery_values
 from app.model.attachment import DeliveryState

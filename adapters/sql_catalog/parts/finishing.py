@@ -1,12 +1,11 @@
 """The steps from complete to finished, settled, quarantined or deleted."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Row, bindparam, exists, func, literal_column, select, tuple_, update
+from sqlalchemy import BigInteger, bindparam, exists, func, literal_column, select, tuple_, update
 
 from adapters.sql_catalog.bulk_rows import BulkStatement
-from adapters.sql_catalog.parts.closing import finish, forget_pieces, place, states
+from adapters.sql_catalog.parts.closing import finish, forget_pieces, place_content, states
 from adapters.sql_catalog.parts.part import CatalogPart, Lookup, among, chunks, log_events
 from adapters.sql_catalog.schema import catalog_tables
 from adapters.sql_catalog.schema.bounded_types import AnyText, Octets
@@ -34,6 +33,7 @@ _INCOMPLETE = select(
     _messages.c.application_body.is_not(None).label("answered"),
     select(func.count()).where(_theirs, _state == _FINISHED).scalar_subquery().label("finished"),
 ).where(_messages.c.complete_at.is_(None), ~exists().where(_theirs, _state.in_(_NOT_FINISHED)))
+# The index answers this: a message may list very many attachments, and each of them asks.
 _INCOMPLETE_OF = Lookup(
     _attachments.c.id,
     lambda wanted: _INCOMPLETE.where(_messages.c.id.in_(select(_attachments.c.message_id).where(wanted))),
@@ -109,7 +109,7 @@ class FinishingPart(CatalogPart):
             accepted = {each for each, state in known.items() if follow(state, Input.CONTENT_READ) is not None}
             contents = [each for each in finished if each.id in accepted]
             finish(connection, contents)
-            place(connection, contents)
+            place_content(connection, contents)
             log_events(connection, [event for event in events if event.subject in accepted])
         return accepted
 
@@ -138,7 +138,8 @@ class FinishingPart(CatalogPart):
         self, attachment_ids: Sequence[str], now: int, event: Callable[[str, str], NewEvent]
     ) -> set[str]:
         with self._database.write() as connection:
-            waiting = {row.id: row for some in chunks(attachment_ids) for row in _waiting_messages(connection, some)}
+            rows = (row for some in chunks(attachment_ids) for row in _INCOMPLETE_OF.run(connection, some))
+            waiting = {row.id: row for row in rows if row.answered or not announces_application(row.message_correl_id)}
             undecided = [row for row in waiting.values() if row.finished != len(row.attachments)]
             asked = [*{each for row in undecided for each in row.attachments}]
             finished = {each for some in chunks(asked) for each in _FINISHED_OF.run(connection, some).scalars()}
@@ -172,13 +173,3 @@ class FinishingPart(CatalogPart):
                 if state is AttachmentState.DELETED:
                     forget_pieces(connection, some)
             log_events(connection, [event for event in events if event.subject in changed])
-
-
-def _waiting_messages(connection: Connection, attachment_ids: Sequence[str]) -> list[Row[Any]]:
-    """Return the incomplete messages of these attachments that miss no application message and have no unfinished
-    attachment. Each has the number of its attachments that are `finished`.
-
-    The index answers this: a message may list very many attachments, and each of them asks.
-    """
-    rows = _INCOMPLETE_OF.run(connection, attachment_ids)
-    return [row for row in rows if row.answered or not announces_application(row.message_correl_id)]

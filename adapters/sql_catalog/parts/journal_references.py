@@ -59,7 +59,7 @@ class JournalReferencesPart(CatalogPart):
         delete the other segments."""
         needed: set[int] = set()
         with self._database.read() as connection:
-            for find in (_of_parts, _of_waiting, _of_quarantined, _of_content):
+            for find in (_of_parts, _of_messages, _of_content):
                 asked = None if among is None else set(among) - needed
                 if asked is None:
                     needed.update(find(connection, None))
@@ -81,17 +81,14 @@ def _of_parts(connection: Connection, asked: set[int] | None) -> Iterator[int]:
             yield segment
 
 
-def _of_waiting(connection: Connection, _asked: set[int] | None) -> Iterator[int]:
-    """Yield segments with messages that no header has explained yet."""
+def _of_messages(connection: Connection, _asked: set[int] | None) -> Iterator[int]:
+    """Yield segments with messages that no header has explained yet, and with messages in quarantine that have no
+    copy."""
     pending = _attachments.c.pending_position
     waiting = select(pending).where(catalog_tables.HAS_PENDING, _attachments.c.state != AttachmentState.DELETED.value)
-    yield from (position >> SEGMENT_SHIFT for position in connection.scalars(waiting))
-
-
-def _of_quarantined(connection: Connection, _asked: set[int] | None) -> Iterator[int]:
-    """Yield segments with messages in quarantine that have no copy."""
     kept = select(_quarantine.c.position).where(catalog_tables.IS_IN_JOURNAL, _quarantine.c.state != "dismissed")
-    yield from (position >> SEGMENT_SHIFT for position in connection.scalars(kept))
+    for positions in (waiting, kept):
+        yield from (position >> SEGMENT_SHIFT for position in connection.scalars(positions))
 
 
 def _of_content(connection: Connection, _asked: set[int] | None) -> Iterator[int]:

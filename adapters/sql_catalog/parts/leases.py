@@ -6,9 +6,8 @@ from typing import Any, Self
 from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import ProgrammingError
 
-from adapters.sql_catalog.database import Database
-from adapters.sql_catalog.database_clock import ends_in, now_of
-from adapters.sql_catalog.parts.part import CatalogPart
+from adapters.sql_catalog.database_connections import Database
+from adapters.sql_catalog.parts.part import CatalogPart, ends_in, now_of
 from adapters.sql_catalog.schema.catalog_tables import leases
 from app.model.errors import CatalogError, LeaseLost
 from app.ports import HeldLease

@@ -1,7 +1,6 @@
 """The listings and records that clients read."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import chain
 from typing import Any, TypeVar, get_args
 
 from sqlalchemy import (
@@ -11,7 +10,6 @@ from sqlalchemy import (
     Row,
     Select,
     Table,
-    TextClause,
     and_,
     bindparam,
     case,
@@ -24,7 +22,6 @@ from adapters.sql_catalog.listing_pages import (
     Condition,
     Listing,
     Search,
-    Spelling,
     among_places,
     between,
     count_rows,
@@ -142,26 +139,16 @@ class ListingPart(CatalogPart):
         return self._one(_MESSAGE, message_record, wanted=message_id)
 
     def identifiers(self, of: Identified, prefix: str, limit: int, within: Collection[str] | None = None) -> list[str]:
-        # A range of the primary key, not LIKE: PostgreSQL can use an index for LIKE only with the collation C.
+        found: set[str] = set()
         with self._database.read() as connection:
-            columns = _IDENTIFIED[of]
-            found = (self._beginning_with(connection, each, place, prefix, limit, within) for each, place in columns)
-            return sorted(set(chain.from_iterable(found)))[:limit]
-
-    @staticmethod
-    def _beginning_with(
-        connection: Connection,
-        column: Column[Any],
-        place: Column[str],
-        prefix: str,
-        limit: int,
-        within: Collection[str] | None,
-    ) -> Iterable[str]:
-        begins = column.between(literal(prefix, AnyText), literal(prefix + _LAST_DIGITS, AnyText))
-        which = select(column).where(begins, *limited(place, None, within))
-        if column.nullable:
-            which = which.where(catalog_tables.HAS_WAITED)
-        return connection.scalars(which.order_by(column).limit(limit))
+            for column, place in _IDENTIFIED[of]:
+                # A range of the primary key, not LIKE: PostgreSQL can use an index for LIKE only with the collation C.
+                begins = column.between(literal(prefix, AnyText), literal(prefix + _LAST_DIGITS, AnyText))
+                which = select(column).where(begins, *limited(place, None, within))
+                if column.nullable:
+                    which = which.where(catalog_tables.HAS_WAITED)
+                found.update(connection.scalars(which.order_by(column).limit(limit)))
+        return sorted(found)[:limit]
 
     def counts(self) -> dict[str, dict[str, int]]:
         with self._database.read() as connection:
@@ -175,6 +162,8 @@ class ListingPart(CatalogPart):
         # Most attachments are finished, and an index alone has their number by source. So only the rows of others are
         # read. All finished ones are announced.
         source, destination = _attachments.c.source, catalog_tables.deliveries.c.destination
+        age = case(*((_attachments.c.last_received_at > time, at) for at, time in enumerate(times)), else_=len(times))
+        is_waiting = (_attachments.c.state == AttachmentState.RECEIVING.value) & _attachments.c.kind.is_not(None)
         with self._database.read() as connection:
             all_of = {row.place: row.number for row in connection.execute(_by(_attachments, source))}
             others = _placed(connection.execute(_by(_attachments, source, _STATE_OR_UNANNOUNCED).where(_NOT_FINISHED)))
@@ -183,7 +172,7 @@ class ListingPart(CatalogPart):
             )
             quarantined = catalog_tables.quarantine.c
             kept = _placed(connection.execute(_by(catalog_tables.quarantine, quarantined.source, quarantined.state)))
-            waiting = _placed(connection.execute(_waiting(times)))
+            waiting = _placed(connection.execute(_by(_attachments, source, age).where(is_waiting)))
         attachments = {
             place: {_FINISHED: number - sum(others.get(place, {}).values())} | others.get(place, {})
             for place, number in all_of.items()
@@ -202,18 +191,18 @@ class ListingPart(CatalogPart):
         of_one, of_several = among_places(c.source, which.source, which.within)
         by_time: list[Condition] = [
             *([] if which.message is None else [equal(c.message_id, which.message)]),
-            *([_is_warned] if which.warned else []),
+            *([lambda _of: catalog_tables.HAS_WARNINGS] if which.warned else []),
             *([] if is_finished else by_state),
             *of_one,
             *(by_state if is_finished else []),
             *([] if which.kind is None else [equal(c.kind, int(which.kind))]),
         ]
-        found = [*of_several, *([_is_unannounced] if which.announced is False else [])]
+        found = [*of_several, *([lambda of: of(c.kind).is_(None)] if which.announced is False else [])]
         times = between(c.first_received_at, which.received_after, which.received_before)
         sizes = _sized(which.min_size, which.max_size)
         others: list[Condition] = [
-            *([_is_announced] if which.announced else []),
-            *([_is_unwarned] if which.warned is False else []),
+            *([lambda of: of(c.kind).is_not(None)] if which.announced else []),
+            *([lambda _of: catalog_tables.HAS_NO_WARNINGS] if which.warned is False else []),
             *([self._named(which.name)] if which.name else []),
         ]
         if key == "received":
@@ -228,22 +217,6 @@ class ListingPart(CatalogPart):
         # case.
         find = func.instr if self._database.dialect == "sqlite" else func.strpos
         return lambda of: find(of(_attachments.c.name_folded), literal(folded(name), AnyText)) > 0
-
-
-def _is_warned(of: Spelling) -> TextClause:  # noqa: ARG001 - the index is that of the whole condition
-    return catalog_tables.HAS_WARNINGS
-
-
-def _is_unwarned(of: Spelling) -> TextClause:  # noqa: ARG001 - no index has it
-    return catalog_tables.HAS_NO_WARNINGS
-
-
-def _is_announced(of: Spelling) -> ColumnElement[bool]:
-    return of(_attachments.c.kind).is_not(None)
-
-
-def _is_unannounced(of: Spelling) -> ColumnElement[bool]:
-    return of(_attachments.c.kind).is_(None)
 
 
 def _sized(least: int | None, most: int | None) -> list[Condition]:
@@ -272,13 +245,6 @@ def _by(table: Table, place: ColumnElement[str], *more: ColumnElement[Any]) -> S
     """Return how many rows there are by place, and by another column that is called `kind` here."""
     named = [column.label("kind") for column in more]
     return select(place.label("place"), *named, func.count().label("number")).select_from(table).group_by(place, *more)
-
-
-def _waiting(times: Sequence[int]) -> Select[Any]:
-    last = _attachments.c.last_received_at
-    age = case(*((last > time, at) for at, time in enumerate(times)), else_=len(times))
-    is_receiving = _attachments.c.state == AttachmentState.RECEIVING.value
-    return _by(_attachments, _attachments.c.source, age).where(is_receiving, _attachments.c.kind.is_not(None))
 
 
 def _placed(rows: Iterable[Row[Any]]) -> dict[str, dict[Any, int]]:

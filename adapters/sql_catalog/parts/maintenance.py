@@ -12,7 +12,7 @@ from pathlib import Path
 from sqlalchemy import Connection, delete, func, insert, inspect, select, text
 
 from adapters.disk import make_folders, sync_folder
-from adapters.sql_catalog.database import Database, engine_of, parsed
+from adapters.sql_catalog.database_connections import Database, engine_of, parsed
 from adapters.sql_catalog.database_errors import explained
 from adapters.sql_catalog.parts.events import begin_event_log
 from adapters.sql_catalog.schema import catalog_tables

@@ -1,4 +1,4 @@
-"""The base class of the catalog's parts."""
+"""The base class of the catalog's parts, and what their statements share."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     ColumnElement,
     Connection,
     CursorResult,
@@ -16,6 +17,7 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    literal_column,
     select,
     update,
 )
@@ -23,7 +25,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
 
 from adapters.sql_catalog.bulk_rows import BulkStatement
-from adapters.sql_catalog.database import FROM_HEX, Database
+from adapters.sql_catalog.database_connections import FROM_HEX, Database
 from adapters.sql_catalog.schema.bounded_types import AnyText, Octets, all_storable
 from adapters.sql_catalog.schema.catalog_tables import events, progress
 from adapters.sql_catalog.schema.record_rows import columns_of
@@ -33,6 +35,13 @@ T = TypeVar("T")
 
 # Well under the limits of SQLite (32,766) and PostgreSQL (65,535) for the parameters of one statement.
 _PARAMETERS = 1000
+
+_NOW = {
+    # The time of the statement: a transaction may have waited for others since it began.
+    "postgresql": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)",
+    "sqlite": "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000",
+}
+"""The clock of the database, by which leases and claims end: the clocks of machines are not compared."""
 
 _INSERT_EVENTS = BulkStatement(insert(events), NewEvent._fields)
 
@@ -152,3 +161,16 @@ def log_events(connection: Connection, new: Sequence[NewEvent]) -> None:
 def rewrite_progress(connection: Connection) -> None:
     """Write a row without changing it: a durable write takes all quick writes before it to disk."""
     connection.execute(update(progress).values(position=progress.c.position))
+
+
+def now_of(connection: Connection) -> ColumnElement[int]:
+    """Return the present time of a connection's database, in microseconds since 1970-01-01 UTC, as an expression.
+
+    SQLite tells it to the millisecond.
+    """
+    return literal_column(_NOW[connection.dialect.name], BigInteger)
+
+
+def ends_in(connection: Connection, seconds: float) -> ColumnElement[int]:
+    """Return the time so many seconds from now by that clock, as an expression."""
+    return now_of(connection) + int(seconds * 1e6)

@@ -38,7 +38,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.schema import CreateTable
 
 from adapters.sql_catalog.bulk_rows import PreparedStatement
-from adapters.sql_catalog.database import SqliteImages, to_json
+from adapters.sql_catalog.database_connections import SqliteImages, to_json
 from adapters.sql_catalog.listing_pages import Listing, fetch_page
 from adapters.sql_catalog.parts.assembly import AssemblyPart
 from adapters.sql_catalog.parts.closing import FOUND, as_finished
@@ -162,11 +162,8 @@ def _image(columns: Mapping[Table, Columns]) -> Packed:
 def _copies(columns: Mapping[Table, Columns]) -> Packed:
     """Return the text of COPY of each table's rows."""
     rows = (_prepared(table, tuple(table.columns.keys())).rows(found) for table, found in columns.items())
-    return tuple("".join("\t".join(map(_text, row)) + "\n" for row in some).encode() for some in rows)
-
-
-def _text(value: str | bytes | int | None) -> str:
-    return _TEXTS[type(value)](value)
+    lines = (("\t".join(_TEXTS[type(value)](value) for value in row) + "\n" for row in some) for some in rows)
+    return tuple("".join(some).encode() for some in lines)
 
 
 def _escaped(value: str) -> str:

@@ -6,10 +6,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, or_, select, update
 
-from adapters.sql_catalog.database_clock import now_of
 from adapters.sql_catalog.locks import taken
 from adapters.sql_catalog.parts.leases import holder_of
-from adapters.sql_catalog.parts.part import CatalogPart
+from adapters.sql_catalog.parts.part import CatalogPart, now_of
 from adapters.sql_catalog.schema.bounded_types import AnyText
 from adapters.sql_catalog.schema.catalog_tables import (
     expirations,
