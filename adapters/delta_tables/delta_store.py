@@ -59,8 +59,15 @@ class DeltaTables:
         self._kept = SnapshotCache(KEPT_SNAPSHOTS)
 
     def names(self) -> list[str]:
-        found = ((folder, self._name(folder)) for folder in self._storage.folders())
-        return sorted(name for folder, name in found if name is not None and table_folders.folder(name) == folder)
+        found: list[str] = []
+        for folder in self._storage.folders():
+            name = table_folders.name(folder)
+            if table_folders.is_cut(folder):
+                with suppress(KeyError, GatewayError):  # then its name is unknown
+                    name = Snapshot(self._storage.location(folder), folder).name
+            if name is not None and table_folders.folder(name) == folder:
+                found.append(name)
+        return sorted(found)
 
     def schema(self, name: str) -> pa.Schema:
         known = self._newest(name)
@@ -301,14 +308,6 @@ class DeltaTables:
             known.delta.create_checkpoint()
         self._storage.flush(paths)
         known.delta.cleanup_metadata()
-
-    def _name(self, folder: str) -> str | None:
-        """Return the name of the table in a folder; None if it is not a table of this store, or its name is unknown."""
-        if not table_folders.is_cut(folder):
-            return table_folders.name(folder)
-        with suppress(KeyError, GatewayError):
-            return Snapshot(self._storage.location(folder), folder).name
-        return None
 
     def _newest(self, name: str) -> Snapshot | None:
         """Return the newest version; None if there is no such table.

@@ -166,13 +166,9 @@ def _copies(columns: Mapping[Table, Columns]) -> Packed:
     return tuple("".join(some).encode() for some in lines)
 
 
-def _escaped(value: str) -> str:
-    return value if value.isprintable() and "\\" not in value else value.translate(_ESCAPES)
-
-
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 _TEXTS: Mapping[type, Callable[[Any], str]] = {
-    str: _escaped,
+    str: lambda value: value if value.isprintable() and "\\" not in value else value.translate(_ESCAPES),
     int: str,
     bytes: lambda value: f"\\\\x{value.hex()}",
     type(None): lambda _value: "\\N",

@@ -114,8 +114,9 @@ def open_job(job: Job) -> OpenJob:
             why = f"source {name!r}: {error}; install the package of this framing wherever tasks run"
             raise plugins.PluginError(why) from error
     archive = _archive(job.combined or job.journal, job.cache, job.cache_bytes, job.run)
-    stores = Stores(settings=job.settings, journal=archive, store=_content_store(job.content), in_place=job.in_place)
-    return OpenJob(job, stores, archive, None if job.tables is None else _table_store(job.tables))
+    content, tables = _stores(job.content, job.tables)
+    stores = Stores(settings=job.settings, journal=archive, store=content, in_place=job.in_place)
+    return OpenJob(job, stores, archive, tables)
 
 
 @lru_cache(maxsize=2)
@@ -127,13 +128,8 @@ def _archive(place: str | CombinedArchives, folder: str | None, size: int, run: 
 
 
 @cache
-def _content_store(place: str) -> ContentStore:
-    return plugins.content_store()(place)
-
-
-@cache
-def _table_store(place: str) -> TableStore:
-    return plugins.table_store()(place)
+def _stores(content: str, tables: str | None) -> tuple[ContentStore, TableStore | None]:
+    return plugins.content_store()(content), None if tables is None else plugins.table_store()(tables)
 
 
 def _conventions(settings: Settings) -> Settings:
