@@ -1,20 +1,25 @@
 """`demo`: the whole way through a broker, on this machine only."""
 
+import asyncio
+import logging
 import signal
 import socket
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from shutil import disk_usage
+from threading import Thread
+from types import TracebackType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from amqtt.broker import Broker
+from amqtt.errors import AMQTTError
 
-from app.cli import demo_broker, demo_steps, interrupt
+from app.cli import demo_steps, interrupt
 from app.cli.rest_client import Client
 from app.cli.terminal import Failure, out, size
 from app.model.errors import GatewayError
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
 TOPIC = "attachments/demo"
 _PORTS = (*range(8080, 8100), 0)
 """Ports to try, in this order; the last is any free one."""
+
+_START_SECONDS = 10
 
 _NEEDED = 64 << 20
 """Bytes that the demo writes at most, in addition to `limits.free_bytes`."""
@@ -47,7 +54,7 @@ def demo(
     configure_logging("warning", "console")
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, interrupt)  # otherwise the folder would be left after a SIGTERM
-    with _folder() as folder, demo_broker.EmbeddedBroker() as mqtt, closing(_listener()) as listener:
+    with _folder() as folder, EmbeddedBroker() as mqtt, closing(_listener()) as listener:
         host, port = listener.getsockname()
         settings = _settings(data or folder / "data", mqtt.url, port)
         for place in (folder, settings.data):
@@ -143,7 +150,7 @@ def _running(settings: Settings, listener: socket.socket) -> Iterator["Gateway"]
     gateway.start()
     config = configuration(create_app(gateway), settings.http, timeout_graceful_shutdown=2)
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, args=([listener],), name="http", daemon=True)
+    thread = Thread(target=server.run, args=([listener],), name="http", daemon=True)
     thread.start()
     try:
         yield gateway
@@ -152,3 +159,58 @@ def _running(settings: Settings, listener: socket.socket) -> Iterator["Gateway"]
         server.should_exit = True
         thread.join(10)
         gateway.stop()
+
+
+class EmbeddedBroker(AbstractContextManager["EmbeddedBroker"]):
+    """An MQTT broker that runs for the block, in a thread and an event loop of its own; `url` is its address.
+
+    It stores nothing on disk, and supports only MQTT 3.1.1.
+    """
+
+    def __init__(self) -> None:
+        with socket.socket() as probe:  # any free port
+            probe.bind(("127.0.0.1", 0))
+            self.url = f"mqtt://127.0.0.1:{probe.getsockname()[1]}"
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="broker", daemon=True)
+        self._broker: Broker | None = None
+
+    def __enter__(self) -> "EmbeddedBroker":
+        for name in ("amqtt", "transitions"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+
+        async def start() -> None:
+            self._broker = Broker(
+                {
+                    "listeners": {"default": {"type": "tcp", "bind": self.url.removeprefix("mqtt://")}},
+                    "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
+                }
+            )
+            await self._broker.start()
+
+        self._thread.start()
+        try:
+            asyncio.run_coroutine_threadsafe(start(), self._loop).result(_START_SECONDS)
+        except (OSError, TimeoutError, AMQTTError) as error:
+            self._end_loop()
+            raise Failure(f"the demo's broker cannot listen at {self.url}: {error}") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        async def shutdown() -> None:
+            if self._broker is not None:
+                await self._broker.shutdown()
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+        asyncio.run_coroutine_threadsafe(shutdown(), self._loop).result(_START_SECONDS)
+        self._end_loop()
+
+    def _end_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_START_SECONDS)
+        self._loop.close()

@@ -104,7 +104,7 @@ def head(
     from app.cli.row_output import to_stream, to_terminal  # noqa: PLC0415 - needs more of Arrow than other commands do
     from app.tables.write import FORMATS, OptionError, OutputOptions  # noqa: PLC0415
     from app.tables.write.query_result import PlainRows  # noqa: PLC0415
-    from app.tables.write.scanned_table import outgoing  # noqa: PLC0415
+    from app.tables.write.stored_table import outgoing_of_files  # noqa: PLC0415
 
     known = FORMATS[_word(as_json, as_csv) or "csv"]
     options = OutputOptions(None if columns is None else tuple(columns), limit=rows, missing="tag")
@@ -112,7 +112,7 @@ def head(
         opened = _table(store, name)
         try:
             modified = to_time(opened.version.modified_at)
-            found = outgoing(opened.dataset, opened.schema, opened.version.rows, options, known, modified)
+            found = outgoing_of_files(opened.dataset, opened.schema, opened.version.rows, options, known, modified)
         except OptionError as error:
             raise Failure(str(error)) from None
         shown = PlainRows(found.schema, found.batches)

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from app.framing.descriptors import Descriptors, descriptors_of
-from app.framing.protocol import KEY_SIZE, NO_COLUMNS, Columns
+from app.framing.protocol import KEY_SIZE, NO_COLUMNS, Columns, Descriptors, descriptors_of
 from app.framing.registry import find_framing
 from app.model.message import PhysicalMessage
 

@@ -12,6 +12,7 @@ parts together, according to the events.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
+from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
@@ -21,7 +22,6 @@ import pyarrow as pa
 
 from app.codecs.sas.file_messages import FileDescription
 from app.codecs.sas.rendezvous_messages import MapItem
-from app.framing.descriptors import Descriptors
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.event import Event, Pieces
@@ -45,6 +45,39 @@ of a file. The events decide it.
 
 
 # --- reading messages -------------------------------------------------------------------------------------------------
+
+
+class Descriptors(NamedTuple):
+    """The columns of a batch by which framings find sequenced parts with NumPy.
+
+    They are the message types, and the bytes of all correlids, one after the other. The correlid of a row begins at its
+    offset. There is one offset more than there are rows.
+    """
+
+    msg_types: npt.NDArray[np.int64]
+    correl_ids: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64]
+
+
+def descriptors_of_batch(batch: pa.RecordBatch) -> Descriptors:
+    """Return the columns of a journal batch."""
+    column = batch.column("correl_id")
+    _, offsets, data = column.buffers()
+    return Descriptors(
+        batch.column("msg_type").to_numpy(),
+        np.frombuffer(data or b"", np.uint8),
+        np.frombuffer(offsets, "<i4", len(column) + 1, 4 * column.offset).astype(np.int64),
+    )
+
+
+def descriptors_of(messages: Sequence[PhysicalMessage]) -> Descriptors:
+    """Return the columns of messages."""
+    correl_ids = [message.correl_id for message in messages]
+    return Descriptors(
+        np.array([message.msg_type for message in messages], np.int64),
+        np.frombuffer(b"".join(correl_ids), np.uint8),
+        np.fromiter(accumulate(map(len, correl_ids), initial=0), np.int64, len(messages) + 1),
+    )
 
 
 class Columns(NamedTuple):

@@ -19,7 +19,6 @@ from app.codecs.sas.attachment_messages import read_counts, read_header, write_c
 from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.codecs.sas.dialect import Dialect
 from app.framing import sas_files
-from app.framing.descriptors import Descriptors
 from app.framing.message_charsets import charset_of, in_first_charset
 from app.framing.protocol import (
     ArrangementName,
@@ -29,6 +28,7 @@ from app.framing.protocol import (
     DataSetFacts,
     DataSetTable,
     DeliveryContents,
+    Descriptors,
     FileContent,
     Framing,
     PartReader,

@@ -22,10 +22,9 @@ from app.assembly.collecting import TrackedAttachment
 from app.assembly.header_checks import Claim
 from app.codecs.sas import dialect
 from app.codecs.sas.attachment_messages import read_counts
-from app.framing.descriptors import descriptors_of_batch
 from app.framing.message_events import is_header, read_event
 from app.framing.part_runs import columns_of
-from app.framing.protocol import KEY_SIZE, NO_COLUMNS, Columns
+from app.framing.protocol import KEY_SIZE, NO_COLUMNS, Columns, descriptors_of_batch
 from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.errors import DamagedError, InvalidInputError
 from app.model.event import Announced, Event, Pieces, Unsequenced

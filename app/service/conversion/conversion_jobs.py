@@ -19,10 +19,10 @@ from app.service.content.stored_content import Content, ContentFile
 from app.service.tables.sql_queries import FilesScanned, confined
 from app.service.tables.table_reader import open_table
 from app.tables.profiling import Profile, profile
-from app.tables.write import FORMATS, OutputOptions, outgoing, scanned_table
+from app.tables.write import FORMATS, OutputOptions, outgoing
 from app.tables.write.query_result import QUERY_WRITERS, QueryFormat
 from app.tables.write.rows_page import PageRequest, page_of_file, page_of_table, write_page
-from app.tables.write.stored_table import ROWS_A_BATCH
+from app.tables.write.stored_table import ROWS_A_BATCH, outgoing_of_files
 from app.trace import Frame, Hints, NotRecognised, TooManyFrames, explain, ibm_mq
 from app.trace.frames import raw
 
@@ -119,7 +119,7 @@ def write_table(
     opened = open_table(store, name)
     if opened.version.version != version:
         raise TableChanged(name)
-    made = scanned_table.outgoing(opened.dataset, opened.schema, opened.version.rows, options, known, created)
+    made = outgoing_of_files(opened.dataset, opened.schema, opened.version.rows, options, known, created)
     pieces = known.write(made, options)  # it refuses at once data that the format cannot hold
     if with_rows:
         yield from pieces

@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 
 from app.dataset import side_columns
 from app.dataset.description import VariableContents, contents
-from app.tables.profiling.histogram import Histogram, HistogramCounting
-from app.tables.profiling.value_counts import COUNT, VALUE, SmallestHashes, ValueCounts
+from app.tables.profiling.value_counts import COUNT, VALUE, Histogram, HistogramCounting, SmallestHashes, ValueCounts
 from app.tables.write import text_cells
 
 TOP = 10

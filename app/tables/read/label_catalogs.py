@@ -9,10 +9,10 @@ from app.dataset import value_labels
 from app.dataset.checks import Fault
 from app.dataset.value_labels import Catalog, ValueLabels
 from app.model.names import in_capitals
-from app.tables.read import file_formats, sas_file_charsets, sas_pages
+from app.tables.read import file_formats, sas_file_headers
 from app.tables.read.damage_errors import READSTAT, SAS7BCAT, meaning
 from app.tables.read.read_request import ReadOptions, listed, unreadable
-from app.tables.read.sas_file_charsets import AsLatin1
+from app.tables.read.sas_file_headers import AsLatin1
 from app.tables.read.text_charsets import Metadata
 
 
@@ -64,7 +64,7 @@ def read_sas7bcat(file: Any, encoding: str | None = None) -> tuple[Catalog, tupl
     file.seek(0)
     if file.read(len(SAS7BCAT_MAGIC)) != SAS7BCAT_MAGIC:
         raise unreadable(f"not a sas7bcat file: its first {len(SAS7BCAT_MAGIC)} bytes differ")
-    charset = sas_file_charsets.charset_of(file, SAS7BCAT, encoding)
+    charset = sas_file_headers.charset_of(file, SAS7BCAT, encoding)
     file.seek(0)
     source: Any = AsLatin1(file)
     metadata = Metadata(charset.codec)
@@ -80,7 +80,7 @@ def read_sas7bcat(file: Any, encoding: str | None = None) -> tuple[Catalog, tupl
     except MemoryError:
         raise
     except (*_ERRORS, pyreadstat.ReadstatError, pyreadstat.PyreadstatError) as error:
-        raise sas_pages.explained(file, SAS7BCAT, meaning(error, READSTAT)) from None
+        raise sas_file_headers.explained(file, SAS7BCAT, meaning(error, READSTAT)) from None
     try:
         value_labels.check_size(found.values())
     except ValueError as error:

@@ -24,10 +24,10 @@ from app.dataset import character_columns, checks, decode, missing, schema
 from app.dataset.conversion_error import BadValueError
 from app.dataset.numeric import Numbers
 from app.dataset.schema import Column
-from app.tables.read import sas_file_charsets, sas_pages
+from app.tables.read import sas_file_headers
 from app.tables.read.damage_errors import READSTAT, SAS7BDAT, damaged, meaning
 from app.tables.read.read_request import FileTable, ReadOptions, Remark, check_columns, unreadable
-from app.tables.read.sas_file_charsets import AsLatin1
+from app.tables.read.sas_file_headers import AsLatin1
 from app.tables.read.text_charsets import Metadata
 
 MAGIC: Final = bytes.fromhex("000000000000000000000000c2ea8160b31411cfbd92080009c7318c181f1011")
@@ -57,8 +57,8 @@ def read(file: BinaryIO, options: ReadOptions) -> FileTable:
     file.seek(0)
     if file.read(len(MAGIC)) != MAGIC:
         raise unreadable(f"not a sas7bdat file: its first {len(MAGIC)} bytes differ")
-    charset = sas_file_charsets.charset_of(file, SAS7BDAT, options.encoding)
-    if sas_pages.has_no_variables(file):
+    charset = sas_file_headers.charset_of(file, SAS7BDAT, options.encoding)
+    if sas_file_headers.has_no_variables(file):
         return FileTable(pa.schema([]), lambda: iter(()))
     about = _parsed(file)[1]
     if about.number_rows is None:
@@ -70,7 +70,7 @@ def read(file: BinaryIO, options: ReadOptions) -> FileTable:
     rows, is_ascii = _spool(file, charset.codec, about, columns, spooled.file)
     if rows != about.number_rows:
         what = f"it states {about.number_rows:,} observations, but has {rows:,}"
-        raise sas_pages.explained(file, SAS7BDAT, what)
+        raise sas_file_headers.explained(file, SAS7BDAT, what)
     attributes = {
         "sas.label": metadata.text(about.file_label or "", "data set's label"),
         "sas.obs_length": str(sum(each.length for each in variables)),
@@ -111,7 +111,7 @@ def _parsed(file: Any, rows: range | None = None) -> tuple[dict[str, list[Any]],
     except _UnparsedError as error:
         damaged_row = None if rows is None else _first_damaged(file, rows)
         where = "in the description of its variables" if rows is None else ""
-        raise sas_pages.explained(file, SAS7BDAT, meaning(error, READSTAT), where, damaged_row) from None
+        raise sas_file_headers.explained(file, SAS7BDAT, meaning(error, READSTAT), where, damaged_row) from None
 
 
 class _UnparsedError(Exception):

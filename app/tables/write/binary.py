@@ -15,7 +15,7 @@ from app.dataset.description import sas_metadata
 from app.dataset.parquet import write_row_groups
 from app.tables.write.output_pieces import OutputPieces, Piece
 from app.tables.write.output_table import OutputOptions, OutputTable
-from app.tables.xpt.header_records import Version
+from app.tables.xpt.xpt_layouts import Version
 from app.tables.xpt.xpt_writer import write
 
 _PANDAS_ATTRS = b"PANDAS_ATTRS"

@@ -17,7 +17,7 @@ from app.dataset.format_names import SasFormat
 from app.dataset.schema import MOST_VARIABLES
 from app.model.errors import InvalidInputError
 from app.model.names import folded
-from app.tables.xpt.header_records import Version
+from app.tables.xpt.xpt_layouts import Version
 
 DEFAULT_MEMBER: Final = "DATA"
 """The data set's name if the table has none."""

@@ -7,18 +7,21 @@ returns them in another character set.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Final
+from typing import BinaryIO, Final, TypeVar
 
 from app.codecs.sas.data_set_messages import Variable
 from app.dataset import character_columns, format_names
 from app.dataset.schema import LONGEST_CHARACTER
 from app.model.errors import InvalidInputError
-from app.tables.xpt import header_records
-from app.tables.xpt.header_records import LABELS_8, LABELS_9, PARTS, HeaderNames, Version
-from app.tables.xpt.record_reader import Records
+from app.tables.xpt import xpt_layouts
 from app.tables.xpt.xpt_layouts import (
     CONTEXT,
+    LABELS_8,
+    LABELS_9,
+    PARTS,
     RECORD,
+    HeaderNames,
+    HeaderRecord,
     Label8,
     Label9,
     LabelRecord,
@@ -28,13 +31,96 @@ from app.tables.xpt.xpt_layouts import (
     ModifiedRecord,
     Namestr,
     Namestr8,
+    Version,
+    start_of,
 )
+from app.wire import Layout
 
 NUMERIC: Final = 1
 CHARACTER: Final = 2
 
 _PADDING = b" \0"
 _TYPES = {NUMERIC: b"\1", CHARACTER: b"\2"}
+
+
+CHUNK = 8192 * RECORD
+"""The number of bytes read at once."""
+
+FIRST_CHUNK = 64 * RECORD
+"""The number of bytes read first if the end may be near; each further read is twice as large."""
+
+L = TypeVar("L", bound=Layout)
+
+
+class Records:
+    """A seekable file of whole records. Its errors are InvalidInputError with the byte.
+
+    No memory is allocated for bytes that the file does not have.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.size = file.seek(0, 2)
+        torn = self.size % RECORD
+        if torn:
+            why = f"the last record has {torn} of {RECORD} bytes"
+            raise InvalidInputError("xpt-truncated", "record", self.size - torn, why)
+
+    def take(self, at: int, size: int, what: str) -> bytes:
+        """Return bytes from byte `at` on; `what` names them in errors."""
+        if at + size > self.size:
+            why = f"{at + size - self.size} bytes are missing at the end of the file"
+            raise InvalidInputError("xpt-truncated", what, at, why)
+        self._file.seek(at)
+        pieces = []
+        while size:
+            piece = self._file.read(size)
+            if not piece:
+                raise InvalidInputError("xpt-truncated", what, at, "the file became shorter while it was read")
+            pieces.append(piece)
+            size -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def layout(self, layout: type[L], at: int) -> L:
+        """Return the record at byte `at`."""
+        return layout.decode(self.take(at, layout.SIZE, layout.__name__), 0, CONTEXT)[0]
+
+    def header(self, name: str, at: int) -> HeaderRecord:
+        """Return the header record at byte `at`, which must have this name."""
+        record = self.take(at, RECORD, name)
+        if not record.startswith(start_of(name)):
+            raise InvalidInputError(
+                "xpt-header", name, at, f"expected a header record {name}, found {record[:28].decode('latin-1')!r}"
+            )
+        return HeaderRecord.decode(record, 0, CONTEXT)[0]
+
+    def is_header(self, name: str, at: int) -> bool:
+        """Tell whether the header record of this name is at byte `at`."""
+        return at < self.size and self.take(at, RECORD, name).startswith(start_of(name))
+
+    def chunks(self, at: int, end: int, size: int = CHUNK) -> Iterator[bytes]:
+        """Yield the bytes up to `end`, in pieces of this size except for the last one."""
+        for start in range(at, end, size):
+            yield self.take(start, min(size, end - start), "observations")
+
+    def find(self, first: str, second: str, at: int) -> int:
+        """Return the byte from `at` on of a header record `first` that `second` follows, or that ends the file.
+
+        Return the file's size if there is no such byte.
+        """
+        start = start_of(first)
+        size = FIRST_CHUNK
+        while at < self.size:
+            chunk = self.take(at, min(size, self.size - at), first)
+            offset = chunk.find(start)
+            while offset >= 0:
+                behind = at + offset + RECORD
+                if offset % RECORD == 0 and (behind == self.size or self.is_header(second, behind)):
+                    return at + offset
+                offset = chunk.find(start, offset + 1)
+            at += len(chunk)
+            size = min(2 * size, CHUNK)
+        return self.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +177,14 @@ def decoded(member: TransportMember, charset: str) -> TransportMember:
 
 def _member(records: Records, version: Version, at: int) -> TransportMember:
     names = PARTS[version]
-    size = header_records.namestr_size(records.header(names.member, at), at)
+    size = xpt_layouts.namestr_size(records.header(names.member, at), at)
     at += RECORD
     records.header(names.descriptor, at)
     at += RECORD
     name = (records.layout(MemberRecord8, at) if version == 8 else records.layout(MemberRecord5, at)).name
     label = records.layout(LabelRecord, at + RECORD)
     at += 2 * RECORD
-    count = header_records.variable_count(records.header(names.variables, at), at)
+    count = xpt_layouts.variable_count(records.header(names.variables, at), at)
     at += RECORD
     described = memoryview(records.take(at, count * size, "Namestr"))
     variables = [_variable(described[index * size :], at + index * size, version) for index in range(count)]
@@ -106,7 +192,7 @@ def _member(records: Records, version: Version, at: int) -> TransportMember:
     if version == 8:
         at = _read_labels(records, at, variables)
     header = records.header(names.observations, at)
-    observations = header_records.observation_count(header, at) if version == 8 else None
+    observations = xpt_layouts.observation_count(header, at) if version == 8 else None
     at += RECORD
     return TransportMember(
         version=version,
@@ -169,7 +255,7 @@ def _read_labels(records: Records, at: int, variables: list[Variable]) -> int:
     places = {variable.name: index for index, variable in enumerate(variables)}
     for name, layout in ((LABELS_8, Label8), (LABELS_9, Label9)):
         if records.is_header(name, at):
-            count = header_records.label_count(records.header(name, at), at)
+            count = xpt_layouts.label_count(records.header(name, at), at)
             at += RECORD
             for _ in range(count):
                 at = _read_label(records, layout, at, variables, places)

@@ -18,9 +18,8 @@ from app.dataset.schema import Column
 from app.model.errors import InvalidInputError
 from app.model.names import folded
 from app.tables.xpt import xpt_limits
-from app.tables.xpt.record_reader import Records
 from app.tables.xpt.xpt_layouts import RECORD
-from app.tables.xpt.xpt_members import TransportMember, decoded, read_members
+from app.tables.xpt.xpt_members import Records, TransportMember, decoded, read_members
 
 MOST_NAMES: Final = 20
 """The maximum number of data set names in an error."""

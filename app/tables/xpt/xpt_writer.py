@@ -11,10 +11,12 @@ from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
 from app.dataset import encode
 from app.dataset.format_names import SasFormat
 from app.model.errors import GatewayError
-from app.tables.xpt import header_records, xpt_limits
-from app.tables.xpt.header_records import LABELS_8, LABELS_9, PARTS, Version
+from app.tables.xpt import xpt_layouts, xpt_limits
 from app.tables.xpt.xpt_layouts import (
     CONTEXT,
+    LABELS_8,
+    LABELS_9,
+    PARTS,
     RECORD,
     Label8,
     Label9,
@@ -25,6 +27,7 @@ from app.tables.xpt.xpt_layouts import (
     ModifiedRecord,
     Namestr5,
     Namestr8,
+    Version,
 )
 from app.tables.xpt.xpt_limits import LIMITS, fit
 from app.wire import Layout
@@ -121,11 +124,11 @@ def head(
     stamp = {"version": SAS_VERSION, "system": SYSTEM, "created": moment}
     member_record = MemberRecord8 if version == 8 else MemberRecord5
     out = bytearray()
-    out += header_records.header(names.library)
+    out += xpt_layouts.header(names.library)
     out += _record(LibraryRecord(**stamp))
     out += _record(ModifiedRecord(modified=moment))
-    out += header_records.header(names.member, header_records.member_numbers())
-    out += header_records.header(names.descriptor)
+    out += xpt_layouts.header(names.member, xpt_layouts.member_numbers())
+    out += xpt_layouts.header(names.descriptor)
     out += _record(member_record(name=_raw(member, charset), **stamp))
     out += _record(
         LabelRecord(
@@ -134,13 +137,11 @@ def head(
             type=_raw(definition.data_set_type, charset),
         )
     )
-    out += header_records.header(names.variables, header_records.variables_numbers(len(variables)))
+    out += xpt_layouts.header(names.variables, xpt_layouts.variables_numbers(len(variables)))
     out += _padded(_namestrs(version, variables, charset))
     if version == 8:
         out += _labels(variables, charset)
-    out += header_records.header(
-        names.observations, header_records.observations_numbers(rows if version == 8 else None)
-    )
+    out += xpt_layouts.header(names.observations, xpt_layouts.observations_numbers(rows if version == 8 else None))
     return bytes(out)
 
 
@@ -193,7 +194,7 @@ def _labels(variables: Sequence[Variable], charset: str) -> bytes:
     if not labels:
         return b""
     name = LABELS_9 if long_format else LABELS_8
-    return header_records.header(name, str(len(labels))) + _padded(b"".join(labels))
+    return xpt_layouts.header(name, str(len(labels))) + _padded(b"".join(labels))
 
 
 def _is_longer(text: str, size: int, charset: str) -> bool:

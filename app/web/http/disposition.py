@@ -18,14 +18,22 @@ _ESCAPES = {"%22": '"', "%0A": "\n", "%0D": "\r"}
 
 
 def file_name_of(header: bytes) -> str | None:
-    """Return the file name of a `Content-Disposition`: `filename*`, else `filename`; None if it has none.
+    """Return the file name of a `Content-Disposition`: `filename*` (RFC 8187), else `filename`; None if it has none.
 
     Raises Problem for one that is not text.
     """
-    _, parameters = parse_options_header(header)
-    file_name = parameters.get(b"filename")
-    extended = _extended_file_name(header)
-    return name_of(file_name, "filename") if extended is None and file_name is not None else extended
+    extended = _FILE_NAME_EXTENDED.search(_QUOTED.sub(b'""', header))
+    if extended is None:
+        _, parameters = parse_options_header(header)
+        file_name = parameters.get(b"filename")
+        return None if file_name is None else name_of(file_name, "filename")
+    charset, encoded = extended[1].decode().lower(), unquote_to_bytes(extended[2])
+    if charset not in _CHARSETS:
+        raise Problem("malformed", f"filename* is in character set {charset!r}; send UTF-8")
+    try:
+        return encoded.decode(charset)
+    except UnicodeDecodeError:
+        raise Problem("malformed", f"filename* is not {charset.upper()}") from None
 
 
 def name_of(data: bytes, what: str) -> str:
@@ -34,20 +42,6 @@ def name_of(data: bytes, what: str) -> str:
     for escape, character in _ESCAPES.items():
         name = name.replace(escape, character)
     return name
-
-
-def _extended_file_name(header: bytes) -> str | None:
-    """Return the value of `filename*` (RFC 8187), which has precedence over `filename`; None if there is none."""
-    found = _FILE_NAME_EXTENDED.search(_QUOTED.sub(b'""', header))
-    if found is None:
-        return None
-    charset, encoded = found[1].decode().lower(), unquote_to_bytes(found[2])
-    if charset not in _CHARSETS:
-        raise Problem("malformed", f"filename* is in character set {charset!r}; send UTF-8")
-    try:
-        return encoded.decode(charset)
-    except UnicodeDecodeError:
-        raise Problem("malformed", f"filename* is not {charset.upper()}") from None
 
 
 def why_meaningless(name: str) -> str | None:

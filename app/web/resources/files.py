@@ -53,7 +53,13 @@ async def send_file(
     repeat one.
     """
     del traceparent  # `continued` reads it: a repeated field is invalid
-    if why := why_meaningless(_decoded(request, name)):
+    raw = request.scope["raw_path"].partition(b"?")[0].rpartition(b"/")[2]
+    try:  # `name` has replacement characters for bytes that are not UTF-8
+        unquote_to_bytes(raw).decode()
+        why = why_meaningless(name)
+    except UnicodeDecodeError:
+        why = f"{raw.decode('latin-1')[:40]!r} is not percent-encoded UTF-8"
+    if why:
         raise Problem("invalid", f"name: {why}", errors=[{"parameter": "name", "detail": why}])
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise Problem("unsupported-media-type", "send the file without Content-Encoding", accepted=["identity"])
@@ -66,14 +72,3 @@ async def send_file(
         body = RawUpload(gateway.store, sending.folder, name, media_type, given, Digests(request.headers))
         submission = await sending.receive(body)
         return await sending.queue(submission)
-
-
-def _decoded(request: Request, name: str) -> str:
-    """Return the name, whose bytes must be UTF-8: the path has them replaced where they are not. Raises Problem."""
-    raw = request.scope["raw_path"].partition(b"?")[0].rpartition(b"/")[2]
-    try:
-        unquote_to_bytes(raw).decode()
-    except UnicodeDecodeError:
-        why = f"{raw.decode('latin-1')[:40]!r} is not percent-encoded UTF-8"
-        raise Problem("invalid", f"name: {why}", errors=[{"parameter": "name", "detail": why}]) from None
-    return name

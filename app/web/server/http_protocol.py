@@ -70,8 +70,10 @@ LINGER_BYTES = 64 << 10
 
 def configuration(app: FastAPI, http: Http, **more: Any) -> uvicorn.Config:
     """Return uvicorn's configuration for the application, with limited connections."""
-    limits = http.model_copy(update={"connections": min(http.connections, _descriptors() - OTHER_DESCRIPTORS)})
-
+    # The limit of descriptors is not raised: clients of brokers use `select`, which cannot have those above 1023.
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    descriptors = sys.maxsize if most == resource.RLIM_INFINITY else max(most, OTHER_DESCRIPTORS + 1)
+    limits = http.model_copy(update={"connections": min(http.connections, descriptors - OTHER_DESCRIPTORS)})
     places = ConnectionPlaces(limits.connections, limits.connections_a_client)
     health_places = ConnectionPlaces(HEALTH_PLACES, HEALTH_PLACES_A_CLIENT)
 
@@ -113,15 +115,6 @@ def dated(app: ASGIApp) -> ASGIApp:
         await app(scope, receive, add_date)
 
     return with_date
-
-
-def _descriptors() -> int:
-    """Return how many descriptors this process may have.
-
-    The limit is not raised: clients of brokers use `select`, which does not work with descriptors above 1023.
-    """
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if most == resource.RLIM_INFINITY else max(most, OTHER_DESCRIPTORS + 1)
 
 
 class LimitedProtocol(HttpToolsProtocol):

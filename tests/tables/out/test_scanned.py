@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.tables.write import FORMATS, OptionError, OutputOptions, OutputTable, scanned_table
-from app.tables.write.scanned_table import head, outgoing
+from app.tables.write import FORMATS, OptionError, OutputOptions, OutputTable, stored_table
+from app.tables.write.stored_table import head, outgoing_of_files
 from tests.support.tables import long, visits
 from tests.tables.out.making import CREATED, made
 
@@ -36,7 +36,7 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> ds.Dataset:
 
 def of(table: ds.Dataset, schema: pa.Schema, rows: int, name: str, **options: Any) -> OutputTable:
     known = FORMATS[name]
-    return outgoing(table, schema, rows, known.settled(OutputOptions(**options)), known, CREATED)
+    return outgoing_of_files(table, schema, rows, known.settled(OutputOptions(**options)), known, CREATED)
 
 
 @given(offset=st.none() | st.integers(0, ROWS + 2), limit=st.none() | st.integers(0, ROWS + 2))
@@ -62,8 +62,8 @@ def test_only_what_is_asked_for_is_read(numbered: ds.Dataset, monkeypatch: pytes
         groups.append((Path(piece.path).name, piece.row_groups[0].id))
         return read(piece, *given)
 
-    read = scanned_table._batches
-    monkeypatch.setattr(scanned_table, "_batches", reading)
+    read = stored_table._batches
+    monkeypatch.setattr(stored_table, "_batches", reading)
     batches = list(head(Seen(), numbered.schema, ["Half"], 6, 3))
     assert [value for batch in batches for value in batch["Half"].to_pylist()] == [3.0, 3.5, 4.0]
     assert groups == [("2.parquet", 0), ("2.parquet", 1), ("3.parquet", 0)]
@@ -79,7 +79,7 @@ def test_integers_that_stand_for_times(tmp_path: Path) -> None:
     for name in ("csv", "ndjson", "dataset-ndjson", "xpt", "sas"):
         known = FORMATS[name]
         options = known.settled(OutputOptions(limit=2))  # XPT has no room for the times of all rows
-        found = outgoing(ds.dataset(tmp_path), table.schema, len(table), options, known, CREATED)
+        found = outgoing_of_files(ds.dataset(tmp_path), table.schema, len(table), options, known, CREATED)
         assert b"".join(known.write(found, options)) == made(table, name, limit=2)
 
 
@@ -88,7 +88,7 @@ def test_a_transport_file_of_texts_whose_lengths_nobody_told(tmp_path: Path) -> 
     pq.write_table(table, tmp_path / "one.parquet")
     known = FORMATS["xpt"]
     options = known.settled(OutputOptions())
-    found = outgoing(ds.dataset(tmp_path), table.schema, 3, options, known, CREATED)
+    found = outgoing_of_files(ds.dataset(tmp_path), table.schema, 3, options, known, CREATED)
     (tmp_path / "made.xpt").write_bytes(b"".join(known.write(found, options)))
     frame, _ = pyreadstat.read_xport(str(tmp_path / "made.xpt"))
     assert frame["source"].to_list() == ["orders", "", "Malmö"]
@@ -108,7 +108,7 @@ def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
     before, most = pa.total_allocated_bytes(), 0
     known = FORMATS["ndjson"]
     options = known.settled(OutputOptions())
-    found = outgoing(table, piece.schema, 300_000, options, known, CREATED)
+    found = outgoing_of_files(table, piece.schema, 300_000, options, known, CREATED)
     size = 0
     for written in known.write(found, options):
         size += len(written)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from app.model.errors import InvalidInputError
-from app.tables.read import file_formats, label_catalogs, sas_file_charsets
+from app.tables.read import file_formats, label_catalogs, sas_file_headers
 from app.tables.read.defining import define
 from app.tables.read.overrides import DataSetOverrides, DataSetTarget
 from app.tables.read.read_request import FileTable, ReadOptions
@@ -77,7 +77,7 @@ def label_of(table: pa.Table, column: str) -> str:
 
 
 def test_every_number_of_the_tables_of_others_is_known() -> None:
-    assert charsets.SAS.keys() | {55} == sas_file_charsets._CODECS.keys() | sas_file_charsets._UNSTATED.keys()
+    assert charsets.SAS.keys() | {55} == sas_file_headers._CODECS.keys() | sas_file_headers._UNSTATED.keys()
 
 
 @numbers

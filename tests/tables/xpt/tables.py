@@ -10,7 +10,7 @@ import pyarrow as pa
 from app.dataset import decode
 from app.dataset.decode import DecodingPlan, Unforeseen
 from app.tables.xpt import xpt_reader
-from app.tables.xpt.header_records import Version
+from app.tables.xpt.xpt_layouts import Version
 from app.tables.xpt.xpt_reader import BATCH_ROWS, read
 from app.tables.xpt.xpt_writer import write
 

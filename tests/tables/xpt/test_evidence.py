@@ -12,8 +12,7 @@ from app.tables.read import file_formats
 from app.tables.read.defining import Definition, define
 from app.tables.read.overrides import DataSetOverrides, DataSetTarget
 from app.tables.read.read_request import FileTable, ReadOptions
-from app.tables.xpt.header_records import Version
-from app.tables.xpt.xpt_layouts import RECORD
+from app.tables.xpt.xpt_layouts import RECORD, Version
 from tests.tables.xpt.tables import VERSIONS, character, file_of, numeric, table, table_of
 
 VECTORS = Path("tests/vectors/sas_files")

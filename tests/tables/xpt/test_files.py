@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.model.errors import InvalidInputError
-from app.tables.xpt.header_records import Version
-from app.tables.xpt.xpt_layouts import RECORD
+from app.tables.xpt.xpt_layouts import RECORD, Version
 from app.tables.xpt.xpt_reader import members, read
 from app.tables.xpt.xpt_writer import write
 from tests.tables.xpt.tables import VERSIONS, character, file_of, missing, numeric, table, table_of

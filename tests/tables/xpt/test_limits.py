@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.tables.xpt.header_records import Version
+from app.tables.xpt.xpt_layouts import Version
 from app.tables.xpt.xpt_limits import LIMITS, Misfit, UnfitTableError, fit
 
 VERSIONS: tuple[Version, ...] = (5, 8)

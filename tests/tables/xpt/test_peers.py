@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyreadstat
 import pytest
 
-from app.tables.xpt.header_records import Version
+from app.tables.xpt.xpt_layouts import Version
 from tests.tables.xpt.tables import VERSIONS, character, file_of, missing, numeric, table, table_of
 
 versions = pytest.mark.parametrize("version", VERSIONS)

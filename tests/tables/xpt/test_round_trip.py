@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.model.errors import InvalidInputError
-from app.tables.xpt.header_records import Version
+from app.tables.xpt.xpt_layouts import Version
 from tests.tables.read.reading import defined
 from tests.tables.xpt.tables import VERSIONS, character, file_of, missing, numeric, table, table_of
 

@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any, Literal
 
-import pyarrow as pa
 from fastapi import Header, Query, Request, Response
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
@@ -10,7 +9,6 @@ from starlette.concurrency import run_in_threadpool
 from app.dataset.description import DataSetDescription, listing
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.records import AttachmentRecord
-from app.service.content.stored_content import Content
 from app.service.conversion import Slot, SlotUse, finished
 from app.service.conversion.conversion_jobs import page_of_rows, profile_data_set
 from app.service.finishing.partial_content import NothingYet, leading_rows
@@ -290,7 +288,13 @@ async def data_set_rows(
     record = await run_in_threadpool(_record, gateway, attachment_id, caller, partial=partial)
 
     def make(slot: Slot) -> bytes:
-        return b"".join(slot.run(page_of_rows, *_content(gateway, record, asked)))
+        if record.state is AttachmentState.FINISHED:
+            return b"".join(slot.run(page_of_rows, gateway.contents.for_conversion(record), asked))
+        wanted = PARTIAL_ROWS if asked.sort is not None else min(PARTIAL_ROWS, asked.offset + asked.limit)
+        found = leading_rows(record, gateway.context, wanted)
+        missing = tuple(found.missing.ranges)
+        so_far = asked._replace(is_partial=True, has_more=found.has_more, missing=missing)
+        return b"".join(slot.run(page_of_rows, found.table, so_far))
 
     try:
         return Response(await convert(request, SlotUse.DOWNLOAD, make), media_type="application/json")
@@ -308,11 +312,3 @@ def _record(gateway: Gateway, attachment_id: str, caller: Caller, *, partial: bo
     if record.kind is not None and record.kind is not AttachmentKind.DATA_SET:
         raise Problem("not-a-data-set", "it is a file")
     return record
-
-
-def _content(gateway: Gateway, record: AttachmentRecord, asked: PageRequest) -> tuple[Content | pa.Table, PageRequest]:
-    if record.state is AttachmentState.FINISHED:
-        return gateway.contents.for_conversion(record), asked
-    wanted = PARTIAL_ROWS if asked.sort is not None else min(PARTIAL_ROWS, asked.offset + asked.limit)
-    found = leading_rows(record, gateway.context, wanted)
-    return found.table, asked._replace(is_partial=True, has_more=found.has_more, missing=tuple(found.missing.ranges))

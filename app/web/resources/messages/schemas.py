@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from app.codecs.ibm_mq.encodings import charset
 from app.codecs.sas.rendezvous_messages import CHAR, MAP_TYPE_NAMES, MapItem, is_map, read_map
+from app.dataset.checks import Fault
 from app.model.records import MessageRecord
 from app.model.times import to_time
 from app.service.sending.delivery_creation import DryRun
@@ -19,7 +20,6 @@ from app.web.http.parameters import optional_time
 from app.web.problems import FieldError
 from app.web.resources.attachments.schemas import AttachmentSummary
 from app.web.resources.data_set_schemas import IndexView
-from app.web.resources.messages.sending_problems import fault_members
 from app.web.resources.schemas import KindWord, Links, kind_word, shown
 from app.wire import WireError
 
@@ -265,3 +265,14 @@ class Rehearsal(BaseModel):
                 for part, attachment in attachments
             ],
         )
+
+
+def fault_members(fault: Fault) -> dict[str, Any]:
+    """Return the members of a FieldError for a fault of a data set."""
+    places = [fault.variable, None if fault.row is None else f"in row {fault.row}"]
+    where = " ".join(place for place in places if place is not None)
+    members = {"variable": fault.variable, "row": fault.row, "code": fault.code}
+    return {
+        "detail": f"{where}: {fault.why}" if where else fault.why,
+        **{name: value for name, value in members.items() if value is not None},
+    }

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, singledispatch
 from hashlib import sha256
 from secrets import token_hex
 from typing import Annotated, Any, Final
@@ -16,17 +16,23 @@ from app.service.conversion import Slot, SlotUse
 from app.service.gateway import Gateway
 from app.service.sending.delivery_creation import Submission, folder_of
 from app.service.sending.preparation import has_data_sets
-from app.service.sending.sending_errors import SendingError, UnknownDestination
+from app.service.sending.sending_errors import (
+    DestinationRefuses,
+    KeyReused,
+    MessageFault,
+    SendingError,
+    UnknownDestination,
+    UnsuitableDataSets,
+)
 from app.service.sending.upload_conversion import Runner, run_here
 from app.service.threads import uncancelled
 from app.web.dependencies.caller import Caller
 from app.web.http.traceparent import continued
-from app.web.problems import Problem, responses
+from app.web.problems import Problem, pointer_to, responses
 from app.web.resources.deliveries import DeliveryView
 from app.web.resources.messages.multipart_form import DescriptionReader
 from app.web.resources.messages.multipart_upload import Body, receive
-from app.web.resources.messages.schemas import Rehearsal
-from app.web.resources.messages.sending_problems import located, problem_of
+from app.web.resources.messages.schemas import Rehearsal, fault_members
 from app.web.resources.uploads.owned_uploads import CallersUploads, owner_of
 from app.web.responses.disconnection import convert
 from app.web.server.thread_pools import pools_of, run_in
@@ -50,6 +56,8 @@ ACCEPTED: Final[dict[str, Any]] = {
     },
 }
 """The description of status 202."""
+MOST_ERRORS: Final = 1000
+SHOWN_ERRORS: Final = 5
 REFUSED: Final = responses(
     "malformed",
     "digest-mismatch",
@@ -183,3 +191,41 @@ def _of_caller(caller: Caller, key: str) -> str:
     if caller.principal.kind in _WITHOUT_OWNER:
         return key
     return f"{sha256(owner_of(caller).encode()).hexdigest()[:32]} {key}"
+
+
+@singledispatch
+def problem_of(error: SendingError) -> Problem:
+    """Return the problem for an error of sending."""
+    return Problem("unsuitable", str(error))
+
+
+@problem_of.register
+def _(error: UnknownDestination) -> Problem:
+    known = ", ".join(error.known)
+    detail = f"choose one of: {known}" if known else "add one to the configuration: there is none"
+    errors = [{"pointer": pointer_to(["destination"]), "detail": detail}]
+    return Problem("unknown-destination", str(error), known=error.known, errors=errors)
+
+
+@problem_of.register
+def _(error: DestinationRefuses) -> Problem:
+    errors = [{"pointer": pointer_to(refusal.where), "detail": refusal.why} for refusal in error.refusals]
+    return Problem("invalid", str(error), errors=errors)
+
+
+@problem_of.register
+def _(error: UnsuitableDataSets) -> Problem:
+    errors = [located(fault) for fault in error.faults]
+    shown = "; ".join(str(each["detail"]) for each in errors[:SHOWN_ERRORS])
+    more = len(errors) - SHOWN_ERRORS
+    return Problem("unsuitable", f"{shown}; and {more} more" if more > 0 else shown, errors=errors[:MOST_ERRORS])
+
+
+@problem_of.register
+def _(error: KeyReused) -> Problem:
+    return Problem("key-reused", str(error))
+
+
+def located(fault: MessageFault) -> dict[str, Any]:
+    """Return the members of a FieldError for a fault, with a pointer to its place."""
+    return {"pointer": pointer_to(fault.where), **fault_members(fault.fault)}

@@ -27,8 +27,7 @@ from app.web.resources.schemas import PageView, page_view
 from app.web.resources.uploads import tus
 from app.web.resources.uploads.owned_uploads import known_upload, owner_of
 from app.web.resources.uploads.schemas import UploadView
-from app.web.resources.uploads.upload_checksums import Checksum, check_whole, note_digest
-from app.web.resources.uploads.upload_receiving import Receivers, receive
+from app.web.resources.uploads.upload_receiving import Receivers, check_whole, note_digest, receive
 from app.web.server.thread_pools import pools_of, run_in
 
 router = resource_router(prefix="/uploads", tags=["messages"])
@@ -115,7 +114,7 @@ async def create_upload(
     if repr_digest is not None:
         Digests({"repr-digest": repr_digest})
     if upload_checksum is not None:
-        Checksum(upload_checksum)
+        tus.Checksum(upload_checksum)
     _require_size(gateway, upload_length)
     gateway.room.check(upload_length or 0)
     content_type = metadata.get("filetype", "").strip().lower()[:255]
@@ -288,7 +287,7 @@ async def _receiving(
     if (digest := request.headers.get("repr-digest")) is not None:
         await run_in_threadpool(note_digest, gateway.uploads, upload, digest)
     given = request.headers.get("upload-checksum")
-    checksum = None if given is None else Checksum(given)
+    checksum = None if given is None else tus.Checksum(given)
     writer = gateway.uploads.append(upload, whole=checksum is not None)
     await receive(request, writer, allow, checksum, reservation)
     if upload.is_complete:

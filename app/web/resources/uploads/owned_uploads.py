@@ -11,7 +11,7 @@ from app.service.uploads import Upload
 from app.web.dependencies.caller import Caller
 from app.web.dependencies.identifiers import unknown
 from app.web.problems import Problem, pointer_to
-from app.web.resources.uploads.upload_checksums import check_whole
+from app.web.resources.uploads.upload_receiving import check_whole
 
 
 def owner_of(caller: Caller) -> str:

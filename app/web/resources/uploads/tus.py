@@ -4,7 +4,8 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Mapping
 from email.utils import formatdate
-from typing import Final
+from hashlib import md5, sha1, sha256, sha512
+from typing import Any, Final
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -12,7 +13,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.service.uploads import Upload
 from app.web.dependencies.request_gateway import API
 from app.web.problems import Problem
-from app.web.resources.uploads.upload_checksums import ALGORITHMS
 
 VERSION: Final = "1.0.0"
 EXTENSIONS: Final = "creation,creation-defer-length,creation-with-upload,expiration,checksum,termination"
@@ -28,8 +28,33 @@ RESPONSE_FIELDS: Final = (
     *("Tus-Resumable", "Tus-Version", "Tus-Extension", "Tus-Max-Size", "Tus-Checksum-Algorithm"),
     *("Upload-Offset", "Upload-Length", "Upload-Defer-Length", "Upload-Metadata", "Upload-Expires"),
 )
+# tus asks every server for SHA-1. Checksums tell transmission errors, not attacks.
+ALGORITHMS: Final[Mapping[str, Any]] = {"sha1": sha1, "sha256": sha256, "sha512": sha512, "md5": md5}
 
 Headers = Mapping[str, str]
+
+
+class Checksum:
+    """The checksum of a client's request, `Upload-Checksum`. Raises Problem for one that cannot be read."""
+
+    def __init__(self, text: str) -> None:
+        algorithm, _, encoded = text.strip().partition(" ")
+        if algorithm not in ALGORITHMS:
+            raise Problem("malformed", f"unknown checksum {algorithm[:40]!r}; use {', '.join(ALGORITHMS)}")
+        try:
+            self._given = b64decode(encoded, validate=True)
+        except (NotBase64, ValueError):
+            raise Problem("malformed", "Upload-Checksum is not an algorithm and base64") from None
+        self._algorithm, self._hash = algorithm, ALGORITHMS[algorithm](usedforsecurity=False)
+
+    def update(self, piece: bytes | memoryview) -> None:
+        """Include the next bytes."""
+        self._hash.update(piece)
+
+    def check(self) -> None:
+        """Raise Problem if the bytes differ from the client's checksum."""
+        if self._hash.digest() != self._given:
+            raise Problem("checksum-mismatch", f"the {self._algorithm} of the body is not the one in Upload-Checksum")
 
 
 class TusMiddleware:

@@ -1,4 +1,4 @@
-"""Appending of a request's body to an upload.
+"""Appending of a request's body to an upload, and the digests of the whole content.
 
 A newer request to an upload ends an older one, whose client is gone or has given up; what the older one received is
 kept. So a client that resumes gets an offset that does not change any more.
@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -15,9 +16,10 @@ from starlette.requests import ClientDisconnect, Request
 from app.model.errors import StoreFull
 from app.service.sending.upload_space import SpaceReservation
 from app.service.threads import uncancelled
-from app.service.uploads import PieceWriter
+from app.service.uploads import PieceWriter, Upload, Uploads
+from app.web.http.digests import Digests
 from app.web.problems import Problem
-from app.web.resources.uploads.upload_checksums import Checksum
+from app.web.resources.uploads.tus import Checksum
 from app.web.server.thread_pools import BATCH, pools_of
 
 
@@ -174,3 +176,34 @@ async def _settled(work: "asyncio.Future[Any]") -> bool:
         with suppress(asyncio.CancelledError):
             await asyncio.wait([work])
     return work.cancelled() or work.exception() is not None
+
+
+def note_digest(uploads: Uploads, upload: Upload, given: str) -> None:
+    """Note digests of the whole content, before any byte of the request that brings them is kept. Blocks.
+
+    Raises Problem for digests that cannot be read.
+    """
+    known = upload.record.repr_digest
+    if known is None or given not in known:
+        together = given if known is None else f"{known}, {given}"
+        Digests({"repr-digest": together})
+        uploads.note(upload, replace(upload.record, repr_digest=together))
+
+
+def check_whole(uploads: Uploads, upload: Upload) -> None:
+    """Compare a complete upload with the digests that the client gave of it, unless that was done. Delete it if they
+    differ. Blocks.
+
+    Raises Problem, UnknownUpload and UploadSuperseded.
+    """
+    if upload.record.repr_digest is None or upload.record.is_checked:
+        return
+    digests = Digests({"repr-digest": upload.record.repr_digest})
+    for piece in uploads.read(upload):
+        digests.update(piece)
+    try:
+        digests.check("the content")
+    except Problem:
+        uploads.delete(upload)
+        raise
+    uploads.note(upload, replace(upload.record, is_checked=True))
