@@ -19,8 +19,7 @@ import pyarrow as pa
 
 from app.codecs.sapdb.constants import MOST_BYTES
 from app.codecs.sapdb.data_rows import decode_rows, encode_rows, row_size
-from app.codecs.sapdb.parameter_values import Manner
-from app.codecs.sapdb.text_codes import code_of
+from app.codecs.sapdb.parameter_values import Manner, code_of
 from app.dataset.sapdb import column_types, describing, row_columns
 from app.wire import Context
 

@@ -12,7 +12,7 @@ from app.cli.line_tables import ListColumn, ListTable, numbers
 from app.cli.rest_client import DEFAULT_URL, Url, connect, located
 from app.cli.terminal import Failure, err, out
 from app.model.errors import InvalidInputError
-from app.tables.profiling import TOP, profile, shown_number
+from app.tables.profiles import TOP, profile, shown_number
 from app.tables.read import file_formats
 from app.tables.read.defining import define
 from app.tables.read.overrides import DataSetOverrides, DataSetTarget

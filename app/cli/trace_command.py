@@ -45,7 +45,10 @@ def trace(
     """
     if as_format is not None and as_format not in FORMATS:
         raise Failure(f"unknown format {as_format!r}", "known formats: " + ", ".join(FORMATS))
-    content = _read(file)
+    try:
+        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise Failure(f"cannot read {file}: {error.strerror}") from error
     if not content:
         raise Failure("nothing to decode: the input is empty")
     refused = printed = 0
@@ -64,13 +67,6 @@ def trace(
             printed += 1
     if refused:
         raise typer.Exit(FAILED)
-
-
-def _read(file: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise Failure(f"cannot read {file}: {error.strerror}") from error
 
 
 def _direction(line: BoundedLine) -> tuple[bytes, BoundedLine]:

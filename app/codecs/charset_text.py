@@ -41,25 +41,23 @@ class TextDecoder:
             is_utf_16 = self._codec.startswith("utf-16")
             codec = _UTF_16_MARKS.get(data[:2], self._codec) if is_utf_16 else self._codec
             self._decoder = codecs.getincrementaldecoder(codec)()
-        text = "".join(self._decoded(self._decoder, data, final=final))
-        if text and not self._begun:
-            self._begun = True
-            text = text.removeprefix(_BYTE_ORDER_MARK)
-        return text
-
-    def _decoded(self, decoder: codecs.IncrementalDecoder, data: bytes, *, final: bool) -> Iterator[str]:
         self._taken += len(data)
+        texts = []
         while True:
             try:
-                yield decoder.decode(data, final)
+                texts.append(self._decoder.decode(data, final))
+                break
             except UnicodeDecodeError as error:
                 # `error.object` begins with the bytes that the decoder had kept from earlier pieces.
                 bad, end = bytes(error.object), max(error.end, error.start + 1)
                 if self.first is None:
                     self.first = self._taken - len(bad) + error.start
                 self.undecodable += end - error.start
-                decoder.reset()
-                yield decoder.decode(bad[: error.start]) + REPLACEMENT
+                self._decoder.reset()
+                texts.append(self._decoder.decode(bad[: error.start]) + REPLACEMENT)
                 data = bad[end:]
-            else:
-                return
+        text = "".join(texts)
+        if text and not self._begun:
+            self._begun = True
+            text = text.removeprefix(_BYTE_ORDER_MARK)
+        return text

@@ -152,7 +152,16 @@ def _planned(
     plans: Plans,
 ) -> DecodingPlan:
     known = plans.get((how, rows))
-    own = _plan(definition, variables, how, rows) if known is None else known.own
+    if known is not None:
+        own = known.own
+    else:  # what follows from the definition and the variables alone
+        described = schema.data_set_metadata(definition, variables, how.charset) | {
+            "sas.byte_order": how.order,
+            "sas.float": how.float_format,
+            "sas.encoding": how.charset,
+        }
+        columns = schema.columns(variables, rows.offsets)
+        own = DecodingPlan(columns, rows, definition.observations, definition.obs_length, how, described)
     entries = {**own.metadata, **metadata}
     if rows.name != "packed":
         entries["sas.layout"] = rows.name
@@ -164,19 +173,6 @@ def _planned(
     plan = (own if known is None else known.last).of(definition, entries)
     plans[how, rows] = PlannedColumn(own, plan)
     return plan
-
-
-def _plan(
-    definition: DataSetDefinition, variables: Sequence[Variable], how: Representation, rows: RowLayout
-) -> DecodingPlan:
-    """Return the plan that follows from the definition and the variables alone."""
-    entries = schema.data_set_metadata(definition, variables, how.charset) | {
-        "sas.byte_order": how.order,
-        "sas.float": how.float_format,
-        "sas.encoding": how.charset,
-    }
-    columns = schema.columns(variables, rows.offsets)
-    return DecodingPlan(columns, rows, definition.observations, definition.obs_length, how, entries)
 
 
 def _warned(metadata: Mapping[str, str], *warnings: str) -> dict[str, str]:

@@ -100,8 +100,12 @@ def read(message: PhysicalMessage) -> Event | Pieces:
     command, key = command_of(message), attachment_key(message)
     match command.name:
         case "init":
-            metadata = _metadata(message.body)
-            return RangePart(key, 0, definition=_definition(key, metadata), statement=_statement(metadata))
+            given = _metadata(message.body)
+            description = given.user_data[:_LONGEST_DESCRIPTION].replace("\0", " ").encode("utf-8", "replace").decode()
+            definition = AttachmentDefinition(AttachmentKind.BINARY_FILE, key, "FILENAME", given.name, description)
+            # A sender that resumes moves the times: all else must be as it was.
+            said = json.dumps(given._replace(expire_at=None, segments_ttl=None), sort_keys=True)
+            return RangePart(key, 0, definition=definition, statement=_number(said))
         case "segment":
             return _segment(command, key, message.body)
         case "fin":
@@ -126,22 +130,11 @@ def _number(said: str) -> int:
     return crc32(said.encode("utf-8", "surrogatepass")) >> 1 or 1 if said else 0
 
 
-def _statement(metadata: FileMetadata) -> int:
-    """Return a number for what a beginning says of the file, but for its times, which a sender that resumes moves."""
-    said = metadata._replace(expire_at=None, segments_ttl=None)
-    return _number(json.dumps(said, sort_keys=True))
-
-
 def _metadata(body: Body) -> FileMetadata:
     try:
         return read_metadata(bytes(body))
     except WireError as error:
         raise InvalidInputError("bad-init", error.row, error.at, error.why) from error
-
-
-def _definition(key: bytes, metadata: FileMetadata) -> AttachmentDefinition:
-    description = metadata.user_data[:_LONGEST_DESCRIPTION].replace("\0", " ").encode("utf-8", "replace").decode()
-    return AttachmentDefinition(AttachmentKind.BINARY_FILE, key, "FILENAME", metadata.name, description)
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------

@@ -28,7 +28,12 @@ def missing_parts(
         is_whole = record.group.last is not None
         followed = _followed(ranges, highest_message(parts), is_whole=is_whole)
         return MissingParts(framing_name, record.correl_id, followed, request=request)
-    highest = _highest(parts)
+    # In the byte order in which the sender writes the numbers.
+    order, _ = parts.majority()
+    if order == LITTLE:
+        highest = max((little_endian(number) for number, _ in parts), default=0)
+    else:
+        highest = parts.highest_below(LITTLE_ENDIAN_FROM)
     likely = [count for count in record.pending_counts if count >= highest]
     if record.parts_expected is None and likely:
         counted = min(likely)
@@ -43,14 +48,6 @@ def missing_parts(
         total=not is_counted,
         request=request,
     )
-
-
-def _highest(parts: Parts) -> int:
-    """Return the highest number that has come, in the byte order in which the sender writes them."""
-    order, _ = parts.majority()
-    if order == LITTLE:
-        return max((little_endian(number) for number, _ in parts), default=0)
-    return parts.highest_below(LITTLE_ENDIAN_FROM)
 
 
 def _followed(ranges: list[MissingRange], highest: int, *, is_whole: bool) -> tuple[MissingRange, ...]:

@@ -70,7 +70,10 @@ def statements(
         if within not in schemas:
             schemas.add(within)
             yield f"CREATE SCHEMA IF NOT EXISTS {prefix.removesuffix('.')}"
-        columns = f"\n  ({_columns(each.schema)})" if using == "parquet" else ""
+        columns = ""
+        if using == "parquet":
+            typed = (f"{_identifier(field.name)} {_type(field.type)}" for field in each.schema)
+            columns = f"\n  ({', '.join(typed)})"
         label = (each.schema.metadata or {}).get(b"sas.label", b"").decode()
         comment = f"\n  COMMENT {_literal(label)}" if label else ""
         location = each.location if "://" in each.location else f"file://{each.location}"
@@ -82,10 +85,6 @@ def statements(
 
 def _plain(text: str) -> str:
     return _UNSAFE.sub("_", text.lower())[:_LONGEST] or "_"
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{_identifier(field.name)} {_type(field.type)}" for field in schema)
 
 
 def _type(data_type: pa.DataType) -> str:

@@ -5,9 +5,8 @@ from typing import Any
 
 from app.codecs.sapdb.packet import Packet, PacketSegment, Part, packet_at
 from app.codecs.sapdb.packet_records import CommandSegment, PacketHeader, PartHeader, ReturnSegment
-from app.codecs.sapdb.parameter_values import Manner
+from app.codecs.sapdb.parameter_values import Manner, code_of
 from app.codecs.sapdb.part_buffers import PartBuffer, decode_part
-from app.codecs.sapdb.text_codes import code_of
 from app.trace.frames import MOST_FRAMES, Frame, Hints, TooManyFrames
 from app.trace.vtrace import elements, vtrace
 from app.wire import Cell, WireError

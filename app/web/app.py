@@ -268,48 +268,38 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
             routes=app.routes,
         )
         described["components"]["schemas"] |= problems.schemas() | draft_schemas.schemas()
-        _forget_validation_error(described)
+        _complete_operations(described, app.state.gateway.settings.oidc)
+        for name in ("HTTPValidationError", "ValidationError"):
+            described["components"]["schemas"].pop(name, None)
         field_descriptions.describe(described["components"]["schemas"])
-        _tell_unavailable(described)
-        _tell_scopes(described, app.state.gateway.settings.oidc)
         app.openapi_schema = described
     return app.openapi_schema
 
 
-def _tell_scopes(described: dict[str, Any], oidc: Oidc | None) -> None:
-    """Say for each operation which scope it needs, by which scheme; OpenAPI 3.1 has scopes for any scheme."""
+def _complete_operations(described: dict[str, Any], oidc: Oidc | None) -> None:
+    """Say for each operation which scope it needs, by which scheme (OpenAPI 3.1 has scopes for any scheme), and that
+    the gateway may not serve it.
+
+    FastAPI's own description of status 422 goes: where validation can fail, a problem type is described.
+    """
     schemes = [SCHEME]
     if oidc is not None:
         url = f"{oidc.issuer.rstrip('/')}/.well-known/openid-configuration"
         described["components"]["securitySchemes"][OIDC_SCHEME] = {"type": "openIdConnect", "openIdConnectUrl": url}
         schemes.append(OIDC_SCHEME)
-    for path in described["paths"].values():
-        for operation in path.values():
-            known = OPERATIONS[operation["operationId"]]
-            is_open = known.scope is None and not known.any_scope
-            scopes = [] if known.scope is None else [known.scope.value]
-            operation["security"] = [] if is_open else [{scheme: scopes} for scheme in schemes]
-
-
-def _tell_unavailable(described: dict[str, Any]) -> None:
-    """Describe for each operation the problem of a gateway that starts, stops, stands by or has lost its catalog, and
-    that of a process that does not serve REST."""
     for path, operations in described["paths"].items():
+        # It starts, stops, stands by or has lost its catalog, or this process does not serve REST.
         words = ("unavailable",) if path in ANY_ROLE else ("unavailable", "not-served")
         for operation in operations.values():
+            needed = OPERATIONS[operation["operationId"]]
+            is_open = needed.scope is None and not needed.any_scope
+            scopes = [] if needed.scope is None else [needed.scope.value]
+            operation["security"] = [] if is_open else [{scheme: scopes} for scheme in schemes]
+            if "HTTPValidationError" in str(operation["responses"].get("422")):
+                del operation["responses"]["422"]
             (unavailable,) = (each for status, each in problems.responses(*words).items() if status == 503)
             declared = operation["responses"].setdefault("503", unavailable)
             declared.setdefault("headers", {})["Retry-After"] = _RETRY_AFTER
             for media_type, content in unavailable["content"].items():
                 known = declared.setdefault("content", {}).setdefault(media_type, content)
                 known.setdefault("examples", {}).update(content["examples"])
-
-
-def _forget_validation_error(described: dict[str, Any]) -> None:
-    """Remove FastAPI's own description of status 422. Where validation can fail, a problem type is described."""
-    for path in described["paths"].values():
-        for operation in path.values():
-            if "HTTPValidationError" in str(operation["responses"].get("422")):
-                del operation["responses"]["422"]
-    for name in ("HTTPValidationError", "ValidationError"):
-        described["components"]["schemas"].pop(name, None)

@@ -24,9 +24,8 @@ from app.codecs.sapdb.packet_records import (
     ReturnSegment,
     SegmentHeader,
 )
-from app.codecs.sapdb.parameter_values import Manner, in_out_len
+from app.codecs.sapdb.parameter_values import Manner, code_of, in_out_len
 from app.codecs.sapdb.part_buffers import LongValue, encode_part
-from app.codecs.sapdb.text_codes import code_of
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, FramingOptions

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.tables.profiling import Profile, VariableProfile, profile, profiles
-from app.tables.profiling.profiles import Frequency
-from app.tables.profiling.value_counts import Histogram, HistogramCounting
+from app.tables import profiles
+from app.tables.profiles import Frequency, Profile, VariableProfile, profile
+from app.tables.value_counts import Histogram, HistogramCounting
 from tests.support.tables import field, visits
 
 

@@ -117,12 +117,8 @@ def _ranges(found: Mapping[str, Any]) -> tuple[MissingRange, ...]:
     return tuple((first, last) for first, last in given)
 
 
-def _is_range(first: object, last: object) -> bool:
-    return _is_number(first) and (last is None or (_is_number(last) and _ordered(first, last)))
-
-
-def _ordered(first: Any, last: Any) -> bool:
-    return bool(first <= last)
+def _is_range(first: Any, last: Any) -> bool:
+    return _is_number(first) and (last is None or (_is_number(last) and bool(first <= last)))
 
 
 def _is_number(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Values of data parts: an undef byte, and the bytes that the parameter's description states.
+"""Values of data parts: an undef byte, and the bytes that the parameter's description states; and the codes of texts.
 
 The undef byte says that a value is missing (`Undef`); any other byte says that one is there, and is the type's fill.
 """
@@ -17,6 +17,7 @@ from app.codecs.sapdb.constants import (
     UNICODE_TEXTS,
     WHOLE_NUMBERS,
     DataType,
+    MessCode,
     Undef,
 )
 from app.codecs.sapdb.numbers import NumberOverflow, decode_number, encode_number
@@ -31,9 +32,8 @@ from app.codecs.sapdb.temporal_digits import (
     time_text,
     timestamp_text,
 )
-from app.codecs.sapdb.text_codes import Code, decode_text, encode_text
 from app.wire import Context, WireError
-from app.wire.kinds import Buffer
+from app.wire.kinds import Buffer, Order
 
 Value = Decimal | str | bytes | bool | date | datetime | Time | LongDescriptor | Undef
 Described = ParameterInfo | VardataParameterInfo
@@ -44,9 +44,39 @@ FIRST_UNDEF: Final = min(_MISSING)
 """The lowest undef byte that says that there is no value."""
 
 _EBCDIC: Final = "cp500"
+_UCS2: Final[dict[Order, str]] = {">": "utf-16-be", "<": "utf-16-le"}
 _NO_FRAC: Final = 255
 LONG_SIZE: Final = 41
 """Bytes of a LONG value in a row: the undef byte and the descriptor."""
+
+
+class Code(NamedTuple):
+    """How a packet writes texts: the Python codec of its own code, and of columns that are Unicode in any packet."""
+
+    text: str
+    unicode: str
+
+    @property
+    def is_unicode(self) -> bool:
+        """Return whether texts of the packet's code have two bytes a character."""
+        return self.text == self.unicode
+
+
+def code_of(mess_code: int, order: Order) -> Code:
+    """Return the code of a packet. Codes that are not known are read as ISO 8859-1, which takes any bytes."""
+    match mess_code:
+        case MessCode.UNICODE:
+            return Code(_UCS2[">"], _UCS2[">"])
+        case MessCode.UNICODE_SWAP:
+            return Code(_UCS2["<"], _UCS2["<"])
+        case MessCode.UNICODE_NATIVE:
+            return Code(_UCS2[order], _UCS2[order])
+        case MessCode.UTF8:
+            return Code("utf-8", _UCS2[order])
+        case MessCode.EBCDIC:
+            return Code(_EBCDIC, _UCS2[order])
+        case _:
+            return Code("latin-1", _UCS2[order])
 
 
 class Manner(NamedTuple):
@@ -237,3 +267,19 @@ def _text(value: Any, manner: Manner) -> str:
     if isinstance(value, str):
         return value
     raise TypeError("no text")
+
+
+def decode_text(data: Buffer, codec: str, row: str, at: int) -> str:
+    """Return the text of bytes that begin at byte `at`. Raises WireError."""
+    try:
+        return str(data, codec)
+    except UnicodeDecodeError as error:
+        raise WireError(row, at + error.start, f"{codec} does not have these bytes: {error.reason}") from None
+
+
+def encode_text(text: str, codec: str, row: str) -> bytes:
+    """Return the bytes of a text. Raises WireError."""
+    try:
+        return text.encode(codec)
+    except UnicodeEncodeError as error:
+        raise WireError(row, 0, f"{text[error.start : error.end]!r} has no bytes in {codec}") from None

@@ -17,8 +17,7 @@ from app.codecs.sapdb.packet_records import (
     Parsid,
     VardataParameterInfo,
 )
-from app.codecs.sapdb.parameter_values import LONG_SIZE, Manner
-from app.codecs.sapdb.text_codes import decode_text, encode_text
+from app.codecs.sapdb.parameter_values import LONG_SIZE, Manner, decode_text, encode_text
 from app.wire import Layout, Num, Raw, WireError, row
 from app.wire.kinds import Buffer
 

@@ -203,9 +203,7 @@ class _Record:
                 )
             self.due = False
             return at, 0, False, at + 1
-        return self._take_length(part, at)
-
-    def _take_length(self, part: Buffer, at: int) -> tuple[int, int, bool, int]:
+        # The length of the next record, or a part of it.
         if self.aligned and not self.head and (pad := -at % self.size):
             if any(part[at : at + pad]):
                 raise WireError("Record.length", self.before + at, "padding that is not zero")

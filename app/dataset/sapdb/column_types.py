@@ -13,8 +13,7 @@ import pyarrow as pa
 from app.codecs.sapdb.constants import ASCII_TEXTS, EBCDIC_TEXTS, LONGS, NUMBERS, UNICODE_TEXTS, DataType
 from app.codecs.sapdb.numbers import MOST_DIGITS
 from app.codecs.sapdb.packet_records import ParameterInfo
-from app.codecs.sapdb.parameter_values import Described, Manner, fraction
-from app.codecs.sapdb.text_codes import decode_text
+from app.codecs.sapdb.parameter_values import Described, Manner, decode_text, fraction
 from app.dataset import sas_columns
 from app.model.errors import InvalidInputError
 

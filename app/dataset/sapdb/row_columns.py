@@ -143,7 +143,12 @@ def _column(
 def read_column(column: RowColumn, manner: Manner, long_name: LongName) -> pa.Array:
     """Return a column as an Arrow array. Raises WireError and LongTimes."""
     if column.info.data_type in LONGS:
-        return _longs(column, long_name)
+        values = (None if absent else column.read_one(row) for row, absent in enumerate(column.absent))
+        names = [
+            long_name(row, column.number, value) if isinstance(value, LongDescriptor) else None
+            for row, value in enumerate(values)
+        ]
+        return pa.array(names, pa.string())
     try:
         try:
             return _together(column, manner)
@@ -217,14 +222,6 @@ def _ascii(cells: Bytes, absent: Flags, codec: str) -> Bytes:
     if (high[~absent] != 0).any():
         raise time_columns.Mixed
     return np.ascontiguousarray(low)
-
-
-def _longs(column: RowColumn, long_name: LongName) -> pa.StringArray:
-    found = []
-    for row, absent in enumerate(column.absent):
-        value = None if absent else column.read_one(row)
-        found.append(long_name(row, column.number, value) if isinstance(value, LongDescriptor) else None)
-    return pa.array(found, pa.string())
 
 
 def _one_by_one(column: RowColumn) -> pa.Array:

@@ -19,9 +19,8 @@ from app.codecs.sapdb.packet_records import (
     PartHeader,
     ReturnSegment,
 )
-from app.codecs.sapdb.parameter_values import LONG_SIZE, Described, Manner
+from app.codecs.sapdb.parameter_values import LONG_SIZE, Described, Manner, code_of
 from app.codecs.sapdb.part_buffers import LongValue, PartBuffer, decode_part
-from app.codecs.sapdb.text_codes import code_of
 from app.dataset.sapdb.column_types import LONG_BYTES
 from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.errors import InvalidInputError

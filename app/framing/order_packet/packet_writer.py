@@ -40,9 +40,8 @@ from app.codecs.sapdb.packet_records import (
     ReturnSegment,
     SegmentHeader,
 )
-from app.codecs.sapdb.parameter_values import LONG_SIZE, Manner
+from app.codecs.sapdb.parameter_values import LONG_SIZE, Manner, code_of
 from app.codecs.sapdb.part_buffers import LongValue, encode_part
-from app.codecs.sapdb.text_codes import code_of
 from app.dataset import side_columns
 from app.dataset.sapdb import describing
 from app.dataset.sapdb import row_columns as data_rows

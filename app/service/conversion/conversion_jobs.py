@@ -18,7 +18,7 @@ from app.service.content.message_labels import read_catalogs
 from app.service.content.stored_content import Content, ContentFile
 from app.service.tables.sql_queries import FilesScanned, confined
 from app.service.tables.table_reader import open_table
-from app.tables.profiling import Profile, profile
+from app.tables.profiles import Profile, profile
 from app.tables.write import FORMATS, OutputOptions, outgoing
 from app.tables.write.query_result import QUERY_WRITERS, QueryFormat
 from app.tables.write.rows_page import PageRequest, page_of_file, page_of_table, write_page

@@ -207,25 +207,19 @@ def _principal(
     address = request.client.host if request.client else None
     if authenticator.is_open:
         return authenticator.without(address)
-    link = request.query_params.get(LINK) if trail_of(request).operation in LINKED else None
-    if credentials is None and link is not None:
-        trail_of(request).details["link"] = True
-        return _linked(request, link)
     if credentials is not None:
         return authenticator.by_bearer(credentials.credentials)
+    link = request.query_params.get(LINK) if trail_of(request).operation in LINKED else None
+    if link is not None:
+        trail_of(request).details["link"] = True
+        links: Links = request.app.state.links
+        others = [(name, value) for name, value in request.query_params.multi_items() if name != LINK]
+        path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+        try:
+            signer = links.verify(link, path, others, request.app.state.gateway.clock.now())
+        except LinkRefused as error:
+            raise CredentialsRefused(str(error), str(error)) from None
+        return authenticator.by_link(signer, address)
     if "authorization" in request.headers:
         raise CredentialsRefused("credentials of another scheme than Bearer", "send Authorization: Bearer …")
     return authenticator.without(address)
-
-
-def _linked(request: Request, link: str) -> Principal:
-    """Return the principal of a signed link. Raises CredentialsRefused."""
-    links: Links = request.app.state.links
-    others = [(name, value) for name, value in request.query_params.multi_items() if name != LINK]
-    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
-    clock = request.app.state.gateway.clock
-    try:
-        signer = links.verify(link, path, others, clock.now())
-    except LinkRefused as error:
-        raise CredentialsRefused(str(error), str(error)) from None
-    return _authenticator(request).by_link(signer, request.client.host if request.client else None)

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from app.codecs.sapdb.constants import MOST_BYTES, MessCode, MessSwap, PartKind, SegmentKind
 from app.codecs.sapdb.packet import Packet, decode_packet, encode_packet, fill_size, laid_out, new_part, packet_at
 from app.codecs.sapdb.packet_records import CommandSegment, PacketHeader, PartHeader, ReturnSegment, UnknownSegment
-from app.codecs.sapdb.parameter_values import Manner
+from app.codecs.sapdb.parameter_values import Manner, code_of
 from app.codecs.sapdb.part_buffers import PartBuffer, decode_part
-from app.codecs.sapdb.text_codes import code_of
 from app.trace import NotRecognised, explain
 from app.wire import WireError
 from tests.codecs.sapdb.vectors import PACKETS

@@ -10,7 +10,7 @@ from app.codecs.sapdb.constants import PartKind
 from app.codecs.sapdb.data_rows import decode_rows
 from app.codecs.sapdb.packet import decode_packet
 from app.codecs.sapdb.packet_records import LongDescriptor, ParameterInfo, Parsid, VardataParameterInfo
-from app.codecs.sapdb.parameter_values import Manner
+from app.codecs.sapdb.parameter_values import Manner, code_of
 from app.codecs.sapdb.part_buffers import (
     KINDS,
     LongDemand,
@@ -22,7 +22,6 @@ from app.codecs.sapdb.part_buffers import (
     long_data,
 )
 from app.codecs.sapdb.temporal_digits import DateFormat
-from app.codecs.sapdb.text_codes import code_of
 from app.wire import Context, WireError
 from tests.codecs.sapdb.values import BIG, LITTLE, MANNERS, UNICODE_SWAP
 from tests.codecs.sapdb.vectors import ALL, PACKETS

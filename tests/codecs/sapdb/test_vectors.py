@@ -12,9 +12,8 @@ from app.codecs.sapdb.data_rows import columns, decode_rows
 from app.codecs.sapdb.numbers import NumberOverflow, decode_number, encode_number
 from app.codecs.sapdb.packet import Packet, PacketSegment, Part, decode_packet, encode_packet, laid_out
 from app.codecs.sapdb.packet_records import ReturnSegment
-from app.codecs.sapdb.parameter_values import Manner
+from app.codecs.sapdb.parameter_values import Manner, code_of
 from app.codecs.sapdb.part_buffers import PartBuffer, decode_part
-from app.codecs.sapdb.text_codes import code_of
 from app.trace import explain
 from app.wire import Context, WireError
 from tests.codecs.sapdb.vectors import ALL, DIRECT, KERNEL, NO_PACKETS, PACKETS, load

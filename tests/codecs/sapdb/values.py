@@ -6,8 +6,7 @@ import pytest
 
 from app.codecs.sapdb.constants import Undef
 from app.codecs.sapdb.packet_records import LongDescriptor, ParameterInfo
-from app.codecs.sapdb.parameter_values import Manner
-from app.codecs.sapdb.text_codes import code_of
+from app.codecs.sapdb.parameter_values import Manner, code_of
 from app.wire import Context
 from tests.codecs.sapdb.vectors import ALL
 

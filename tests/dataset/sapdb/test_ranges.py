@@ -11,8 +11,7 @@ import pytest
 
 from app.codecs.sapdb.constants import DataType
 from app.codecs.sapdb.packet_records import ParameterInfo
-from app.codecs.sapdb.parameter_values import Manner
-from app.codecs.sapdb.text_codes import code_of
+from app.codecs.sapdb.parameter_values import Manner, code_of
 from app.dataset.sapdb import column_types, row_columns, varying
 from app.model.errors import InvalidInputError
 from app.wire import Context, WireError

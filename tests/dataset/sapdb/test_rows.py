@@ -16,10 +16,9 @@ from app.codecs.sapdb.constants import LONGS, MOMENTS, DataType, PartKind, Undef
 from app.codecs.sapdb.data_rows import columns, decode_rows, decode_vardata, encode_rows, encode_vardata, inputs
 from app.codecs.sapdb.packet import Packet, decode_packet
 from app.codecs.sapdb.packet_records import LongDescriptor, ParameterInfo, VardataParameterInfo
-from app.codecs.sapdb.parameter_values import Manner, encode_content, fraction, in_out_len
+from app.codecs.sapdb.parameter_values import Code, Manner, code_of, encode_content, fraction, in_out_len
 from app.codecs.sapdb.part_buffers import PartBuffer, decode_part
 from app.codecs.sapdb.temporal_digits import DateFormat, Time
-from app.codecs.sapdb.text_codes import Code, code_of
 from app.dataset.parquet import write_parquet
 from app.dataset.sapdb import column_types, describing, row_columns, varying
 from app.model.errors import InvalidInputError

@@ -13,7 +13,7 @@ from app.service.conversion import Slot, SlotUse, finished
 from app.service.conversion.conversion_jobs import page_of_rows, profile_data_set
 from app.service.finishing.partial_content import NothingYet, leading_rows
 from app.service.gateway import Gateway
-from app.tables.profiling import TOP, Profile, VariableProfile
+from app.tables.profiles import TOP, Profile, VariableProfile
 from app.tables.write.rows_page import PageRequest
 from app.web.dependencies.caller import Caller, CallerDep, resource_router
 from app.web.dependencies.identifiers import Identifier

@@ -180,21 +180,19 @@ async def send_message(
     with sending.accepted():
         if dry_run:
             caller.trail.details["dry_run"] = True
-        submission = await sending.receive(_body(request, gateway, sending))
+        content_type, digests = request.headers.get("content-type", ""), Digests(request.headers)
+        body: Body
+        if content_type.partition(";")[0].strip().lower() == "application/json":  # its parts are uploads
+            body = DescriptionUpload(partial(sending.reader.on_field, MESSAGE), digests)
+        else:
+            body = UploadWriter(
+                content_type,
+                gateway.store,
+                sending.folder,
+                is_field=sending.reader.is_field,
+                on_field=sending.reader.on_field,
+                max_parts=gateway.settings.limits.attachments_a_message,
+                digests=digests,
+            )
+        submission = await sending.receive(body)
         return await (sending.rehearse(submission) if dry_run else sending.queue(submission))
-
-
-def _body(request: Request, gateway: Gateway, sending: SendingRequest) -> Body:
-    """Return what stores the body: multipart/form-data, or the JSON of a message whose parts are uploads."""
-    content_type, digests = request.headers.get("content-type", ""), Digests(request.headers)
-    if content_type.partition(";")[0].strip().lower() == "application/json":
-        return DescriptionUpload(partial(sending.reader.on_field, MESSAGE), digests)
-    return UploadWriter(
-        content_type,
-        gateway.store,
-        sending.folder,
-        is_field=sending.reader.is_field,
-        on_field=sending.reader.on_field,
-        max_parts=gateway.settings.limits.attachments_a_message,
-        digests=digests,
-    )

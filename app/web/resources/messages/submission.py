@@ -84,7 +84,11 @@ class SendingRequest:
 
     def __init__(self, request: Request, gateway: Gateway, caller: Caller, key: str | None) -> None:
         self._request, self._gateway, self._caller = request, gateway, caller
-        self._key = None if key is None else _of_caller(caller, key)
+        self._key = key
+        if key is not None and caller.principal.kind not in _WITHOUT_OWNER:
+            # It is stored with a digest of its owner before it, so that nobody learns about another caller's
+            # deliveries. A client's own key has no space, so it equals no stored one.
+            self._key = f"{sha256(owner_of(caller).encode()).hexdigest()[:32]} {key}"
         self._delivery_id = token_hex(16)
         self.folder = folder_of(self._delivery_id)
         every = gateway.deliveries.destinations.items()
@@ -181,16 +185,6 @@ class SendingRequest:
     async def _discard(self) -> None:
         """Remove what was stored."""
         await run_in(pools_of(self._request).uploads, partial(self._gateway.deliveries.discard, self._delivery_id))
-
-
-def _of_caller(caller: Caller, key: str) -> str:
-    """Return an idempotency key as it is stored: of an API key or a person, with a digest of its owner before it.
-
-    So nobody learns about another caller's deliveries. A client's own key has no space, so it equals no stored one.
-    """
-    if caller.principal.kind in _WITHOUT_OWNER:
-        return key
-    return f"{sha256(owner_of(caller).encode()).hexdigest()[:32]} {key}"
 
 
 @singledispatch

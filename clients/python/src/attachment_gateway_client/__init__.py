@@ -19,7 +19,6 @@ from attachment_gateway_client.errors import (
     Unreachable,
 )
 from attachment_gateway_client.events import Event
-from attachment_gateway_client.files import File
 from attachment_gateway_client.missing import GONE_FORMAT, GONE_MSG_TYPE, MissingParts
 from attachment_gateway_client.schemas import (
     Attachment,
@@ -31,6 +30,7 @@ from attachment_gateway_client.schemas import (
     TableSummary,
     Upload,
 )
+from attachment_gateway_client.sending import File
 
 __all__ = [
     "DEFAULT_URL",

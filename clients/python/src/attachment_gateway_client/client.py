@@ -13,7 +13,6 @@ from attachment_gateway_client import calls, downloads, sending
 from attachment_gateway_client.calls import Flow, located
 from attachment_gateway_client.errors import Problem, Unreachable
 from attachment_gateway_client.events import SILENCE_SECONDS, Event, EventReader, is_passing
-from attachment_gateway_client.files import File, Progress
 from attachment_gateway_client.missing import MISSING_EVENT, MissingParts
 from attachment_gateway_client.schemas import (
     Attachment,
@@ -25,6 +24,7 @@ from attachment_gateway_client.schemas import (
     TableSummary,
     Upload,
 )
+from attachment_gateway_client.sending import File, Progress
 
 T = TypeVar("T")
 

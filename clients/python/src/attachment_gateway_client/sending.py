@@ -1,17 +1,28 @@
-"""Sending of messages. Large files are uploaded first, by tus 1.0; small ones are in the request itself."""
+"""Files, and messages with them. Large files are uploaded first, by tus 1.0; small ones are in the request itself."""
 
+import hashlib
 import json
+import os
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from math import ceil
+from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 from uuid import uuid4
 
 from attachment_gateway_client.calls import RETRIES, Call, Flow, Pause, Work, located, patiently, pause
 from attachment_gateway_client.errors import AttachmentGatewayError, Problem, Unreachable
-from attachment_gateway_client.files import File, Progress
+
+Progress = Callable[[str, int], None]
+"""A function that gets the name of a part and the number of its bytes sent so far. It may be called in another
+thread."""
+
+PIECE = 1 << 20
+_OCTETS = "application/octet-stream"
 
 RESUMABLE_FROM = 8 << 20
 """The size in bytes from which on a file is uploaded resumably."""
@@ -25,8 +36,69 @@ _TUS = {"Tus-Resumable": "1.0.0"}
 _AGAIN = ("/problems/mismatching-upload-offset", "/problems/superseded", "/problems/in-flight")
 
 
-def _silent(_part: str, _sent: int) -> None:
-    pass
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file: a path, or bytes with a name.
+
+    `kind` is `data-set`, `text-file` or `binary-file`; None for the gateway to recognise it. `attachment` has further
+    members of its entry in the message, such as `data_set`.
+    """
+
+    source: Path | bytes
+    file_name: str
+    kind: str | None = None
+    name: str | None = None
+    description: str | None = None
+    content_type: str = _OCTETS
+    attachment: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, given: "File | Path | str", **more: Any) -> "File":
+        """Return a file of its path. Raises OSError for a path that is not a regular file."""
+        if isinstance(given, File):
+            return given
+        path = Path(given)
+        if not S_ISREG(path.stat().st_mode):
+            raise OSError(None, "not a regular file", str(path))
+        return cls(path, path.name, **more)
+
+    @property
+    def size(self) -> int:
+        return len(self.source) if isinstance(self.source, bytes) else self.source.stat().st_size
+
+    def entry(self, part: str) -> dict[str, Any]:
+        """Return its entry in the description of a message."""
+        named = {"kind": self.kind, "name": self.name, "description": self.description}
+        return {"part": part, **{key: value for key, value in named.items() if value}, **(self.attachment or {})}
+
+    def read(self) -> bytes:
+        return self.source if isinstance(self.source, bytes) else self.source.read_bytes()
+
+    def pieces(self, offset: int = 0, tell: Callable[[int], None] = lambda _at: None) -> Iterator[bytes]:
+        """Yield the bytes from `offset` on; `tell` gets the number of bytes read so far, from the beginning."""
+        if isinstance(self.source, bytes):
+            for at in range(offset, len(self.source), PIECE):
+                yield self.source[at : at + PIECE]
+                tell(min(at + PIECE, len(self.source)))
+            return
+        with self.source.open("rb") as file:
+            file.seek(offset)
+            while piece := file.read(PIECE):
+                yield piece
+                offset += len(piece)
+                tell(offset)
+
+    def digest(self) -> str:
+        """Return the digest of the whole content, as the header `Repr-Digest` has it."""
+        whole = hashlib.sha256()
+        for piece in self.pieces():
+            whole.update(piece)
+        return f"sha-256=:{b64encode(whole.digest()).decode()}:"
+
+    def metadata(self) -> str:
+        """Return the header `Upload-Metadata` of tus, with the file's name and media type."""
+        pairs = {"filename": os.fsencode(self.file_name), "filetype": self.content_type.encode()}
+        return ",".join(f"{key} {b64encode(value).decode()}" for key, value in pairs.items())
 
 
 def described(
@@ -61,7 +133,7 @@ def send(
 
     The request has an idempotency key, so that it can be repeated when its connection breaks.
     """
-    tell = progress or _silent
+    tell = progress or (lambda _part, _sent: None)
     small, large = _by_size(parts, resumable_from)
     uploads: dict[str, str] = {}
     try:
@@ -132,8 +204,14 @@ def upload(file: File, tell: Tell = lambda _sent: None, retries: int = RETRIES) 
     path = located("uploads", begun.json()["id"])
     offset = failures = 0
     while True:
+        appended = {
+            **_TUS,
+            "Upload-Offset": f"{offset}",
+            "Content-Type": "application/offset+octet-stream",
+            "Content-Length": f"{size - offset}",
+        }
         try:
-            yield _appending(path, file, offset, size, tell)
+            yield Call("PATCH", path, headers=appended, pieces=partial(file.pieces, offset, tell))
         except Unreachable:
             failures += 1
         except Problem as problem:
@@ -149,16 +227,6 @@ def upload(file: File, tell: Tell = lambda _sent: None, retries: int = RETRIES) 
         if here > offset:
             failures = 0
         offset = here
-
-
-def _appending(path: str, file: File, offset: int, size: int, tell: Tell) -> Call:
-    headers = {
-        **_TUS,
-        "Upload-Offset": f"{offset}",
-        "Content-Type": "application/offset+octet-stream",
-        "Content-Length": f"{size - offset}",
-    }
-    return Call("PATCH", path, headers=headers, pieces=partial(file.pieces, offset, tell))
 
 
 def _offset(path: str, retries: int) -> Flow[int]:

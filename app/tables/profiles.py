@@ -1,4 +1,8 @@
-"""Profile a data set: each variable's missing values, different values, range, mean and most frequent values."""
+"""Profile a data set: each variable's missing values, different values, range, mean and most frequent values.
+
+It is read once, batch by batch, in bounded memory: the number of different values is estimated when there are too many
+to hold.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +14,7 @@ import pyarrow.compute as pc
 
 from app.dataset import side_columns
 from app.dataset.description import VariableContents, contents
-from app.tables.profiling.value_counts import COUNT, VALUE, Histogram, HistogramCounting, SmallestHashes, ValueCounts
+from app.tables.value_counts import COUNT, VALUE, Histogram, HistogramCounting, SmallestHashes, ValueCounts
 from app.tables.write import text_cells
 
 TOP = 10
