@@ -15,8 +15,7 @@ from app.model.errors import InvalidInputError
 from app.tables.profiles import TOP, profile, shown_number
 from app.tables.read import file_formats
 from app.tables.read.defining import define
-from app.tables.read.overrides import DataSetOverrides, DataSetTarget
-from app.tables.read.read_request import ReadOptions
+from app.tables.read.read_request import DataSetOverrides, DataSetTarget, ReadOptions
 
 _SHOWN_FREQUENT = 3
 _LONGEST = 40

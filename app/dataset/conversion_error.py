@@ -1,6 +1,6 @@
 """The error of a value that a column's conversion cannot accept."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -37,15 +37,26 @@ def refuse_any(wrong: NDArray[np.bool_], why: str) -> None:
         raise BadValueError(int(np.argmax(wrong)), why)
 
 
-def first_uncastable(column: pa.Array, options: pc.CastOptions) -> int:
-    """Return the first row that cannot be cast; at least one cannot."""
-    low, high = 0, len(column)
+def first_wrong(rows: int, has_wrong: Callable[[int, int], bool]) -> int:
+    """Return the first wrong one of this many rows, at least one of which is wrong.
+
+    `has_wrong(low, high)` tells whether one of the rows from `low` on, and before `high`, is.
+    """
+    low, high = 0, rows
     while high - low > 1:
         middle = (low + high) // 2
-        try:
-            pc.cast(column.slice(low, middle - low), options=options)
-        except pa.ArrowInvalid:
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if has_wrong(low, middle) else (middle, high)
     return low
+
+
+def first_uncastable(column: pa.Array, options: pc.CastOptions) -> int:
+    """Return the first row that cannot be cast; at least one cannot."""
+
+    def has_uncastable(low: int, high: int) -> bool:
+        try:
+            pc.cast(column.slice(low, high - low), options=options)
+        except pa.ArrowInvalid:
+            return True
+        return False
+
+    return first_wrong(len(column), has_uncastable)

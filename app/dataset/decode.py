@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
 from app.dataset import character_columns, checks, missing, numeric, observation_layout, schema, temporal_columns
+from app.dataset.conversion_error import first_wrong
 from app.dataset.description import contents
 from app.dataset.numeric import Bytes, Numbers
 from app.dataset.observation_layout import Representation, RowLayout
@@ -248,13 +249,15 @@ def counted(column: Column, numbers: Numbers, first: int) -> tuple[pa.Array, Col
 
 def _inexact(numbers: Numbers, column: Column, first: int) -> str:
     """Return which observation's value has no exact counterpart, as a sentence."""
-    assert column.moment is not None
-    low, high = 0, len(numbers.doubles)
-    while high - low > 1:
-        middle = (low + high) // 2
-        half = Numbers(numbers.doubles[low:middle], None if numbers.absent is None else numbers.absent[low:middle])
-        low, high = (low, middle) if temporal_columns.to_arrow(half, column.moment) is None else (middle, high)
-    return f"observation {first + low + 1}: {numbers.doubles[low]} is not an exact {column.kind}"
+    moment = column.moment
+    assert moment is not None
+
+    def is_inexact(low: int, high: int) -> bool:
+        some = Numbers(numbers.doubles[low:high], None if numbers.absent is None else numbers.absent[low:high])
+        return temporal_columns.to_arrow(some, moment) is None
+
+    row = first_wrong(len(numbers.doubles), is_inexact)
+    return f"observation {first + row + 1}: {numbers.doubles[row]} is not an exact {column.kind}"
 
 
 def _sample(blocks: Blocks, length: int) -> Bytes:

@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from app.codecs.ibm_mq import encodings
 from app.codecs.rendezvous.fields import message_end
 from app.codecs.sas import rendezvous_indexes, rendezvous_messages
 from app.codecs.sas.data_set_messages import Variable
@@ -19,7 +18,7 @@ from app.dataset import encode, indexes_and_constraints
 from app.framing.message_charsets import charset_of
 from app.framing.protocol import Body, DeliveryContents, fixed_records
 from app.framing.rendezvous_content import CONSTRAINTS, MAX_GEN
-from app.framing.sas_bodies import TEXT_LRECL, batches_of, lengths_of, lines, longest
+from app.framing.sas_bodies import batches_of, lengths_of, text_records
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.records import FramingOptions, OutgoingAttachment
@@ -42,17 +41,13 @@ class RendezvousBodies:
 
     def _file(self, attachment: OutgoingAttachment) -> Iterator[bytes]:
         options, limit = self._options, self._options.body_limit
-        pieces = self._contents.pieces(attachment)
         records: Iterator[Body]
         if attachment.kind is AttachmentKind.TEXT_FILE:
-            line_end = encodings.in_charset("\n", options.ccsid, options.encoding)
-            lrecl = options.record_length or TEXT_LRECL
-            if attachment.size > lrecl:
-                lrecl = max(lrecl, longest(lines(self._contents.pieces(attachment), line_end)))
-            records, name = _fitting(lines(pieces, line_end), limit), "ATX"
+            lrecl, whole = text_records(attachment, options, self._contents)
+            records, name = _fitting(whole, limit), "ATX"
         else:
             lrecl = min(options.record_length or limit, limit - _RECORD_BYTES)
-            records, name = fixed_records(pieces, lrecl), "ATB"
+            records, name = fixed_records(self._contents.pieces(attachment), lrecl), "ATB"
         yield rendezvous_messages.write_file_description(FileDescription(lrecl, attachment.size))
         yield from rendezvous_messages.write_records(records, "ATX" if name == "ATX" else "ATB", limit)
 

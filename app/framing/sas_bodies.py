@@ -41,17 +41,12 @@ class SasBodies:
 
     def _file(self, attachment: OutgoingAttachment) -> Iterator[bytes]:
         options, dialect, limit = self._options, self._dialect, self._options.body_limit
-        pieces = self._contents.pieces(attachment)
         records: Iterator[bytes | memoryview]
         if attachment.kind is AttachmentKind.TEXT_FILE:
-            lrecl = options.record_length or TEXT_LRECL
-            line_end = encodings.in_charset("\n", options.ccsid, options.encoding)
-            if attachment.size > lrecl:
-                lrecl = max(lrecl, longest(lines(self._contents.pieces(attachment), line_end)))
-            records = lines(pieces, line_end)
+            lrecl, records = text_records(attachment, options, self._contents)
         else:
             lrecl = options.record_length or limit - dialect.long
-            records = fixed_records(pieces, lrecl)
+            records = fixed_records(self._contents.pieces(attachment), lrecl)
         yield file_messages.write_file_description(file_messages.FileDescription(lrecl, attachment.size), dialect)
         yield from file_messages.write_records(records, dialect, limit)
 
@@ -92,9 +87,15 @@ def batches_of(table: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     return batches
 
 
-def longest(records: Iterator[bytes]) -> int:
-    """Return the length of the longest record."""
-    return max(map(len, records), default=0)
+def text_records(
+    attachment: OutgoingAttachment, options: FramingOptions, contents: DeliveryContents
+) -> tuple[int, Iterator[bytes]]:
+    """Return the logical record length of a text file, which no line exceeds, and its lines."""
+    line_end = encodings.in_charset("\n", options.ccsid, options.encoding)
+    lrecl = options.record_length or TEXT_LRECL
+    if attachment.size > lrecl:
+        lrecl = max(lrecl, max(map(len, lines(contents.pieces(attachment), line_end)), default=0))
+    return lrecl, lines(contents.pieces(attachment), line_end)
 
 
 def lines(pieces: Iterator[memoryview], line_feed: bytes = b"\n") -> Iterator[bytes]:

@@ -68,22 +68,19 @@ def read(message: PhysicalMessage, known: int = dialect.ALL) -> Event:
         if sequence:
             return PartArrived(key, sequence, size)
         return Unsequenced(key, read_counts(message.body) if size <= LONGEST_COUNT else (), size)
-    if message.msg_type == HEADER_MSG_TYPE:
-        return Announced(*_header(message, known))
-    why = f"unknown message type {message.msg_type}: attachments use {HEADER_MSG_TYPE} and {SUBORDINATE_MSG_TYPE}"
-    raise InvalidInputError("unknown-message-type", "msg_type", -1, why)
-
-
-def _header(message: PhysicalMessage, known: int) -> tuple[MessageHeader, int]:
+    if message.msg_type != HEADER_MSG_TYPE:
+        why = f"unknown message type {message.msg_type}: attachments use {HEADER_MSG_TYPE} and {SUBORDINATE_MSG_TYPE}"
+        raise InvalidInputError("unknown-message-type", "msg_type", -1, why)
     if len(message.body) > LONGEST_HEADER:
         why = f"{len(message.body):,} bytes, at most {LONGEST_HEADER:,} are read"
         raise InvalidInputError("bad-header", "AttachmentHeader", LONGEST_HEADER, why)
     try:
-        return in_first_charset(
+        header, dialects = in_first_charset(
             message, lambda charset: read_header(message.body, charset=charset, encoding=message.encoding, known=known)
         )
     except WireError as error:
         raise InvalidInputError("bad-header", error.row, error.at, error.why) from error
+    return Announced(header, dialects)
 
 
 def attachment_key(message: PhysicalMessage) -> bytes:

@@ -107,20 +107,17 @@ def encode(batch: pa.RecordBatch, parameters: Sequence[Described], manner: Manne
     found: list[list[bytes | Undef | None]] = []
     for field, values, info in zip(batch.schema, batch.columns, parameters, strict=True):
         with located(field.name, first):
-            contents = _contents(values, info, manner)
+            cells, _ = encode_column(values, info, manner)
+        contents = [cell.tobytes() for cell in cells]
+        codec = text_codec(info.data_type, manner.code, wide=False)
+        if codec is not None and sas_columns.is_text(values.type):
+            blank = " ".encode(codec)
+            contents = [_without(content, blank) for content in contents]
+        elif info.data_type == DataType.VARCHAR_BYTE:
+            contents = [content.rstrip(b"\0") for content in contents]
         present = values.is_valid().to_pylist()
         found.append([content if there else Undef.NULL for content, there in zip(contents, present, strict=True)])
     return [encode_vardata([row]) for row in zip(*found, strict=True)]
-
-
-def _contents(values: pa.Array, info: Described, manner: Manner) -> list[bytes]:
-    codec = text_codec(info.data_type, manner.code, wide=False)
-    cells, _ = encode_column(values, info, manner)
-    whole = [cell.tobytes() for cell in cells]
-    if codec is not None and sas_columns.is_text(values.type):
-        blank = " ".encode(codec)
-        return [_without(cell, blank) for cell in whole]
-    return [cell.rstrip(b"\0") for cell in whole] if info.data_type == DataType.VARCHAR_BYTE else whole
 
 
 def _without(cell: bytes, blank: bytes) -> bytes:

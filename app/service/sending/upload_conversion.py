@@ -24,8 +24,7 @@ from app.settings import Destination
 from app.tables.read import define_xml, file_formats, label_catalogs
 from app.tables.read.define_xml import Definitions
 from app.tables.read.defining import Definition, define
-from app.tables.read.overrides import DataSetOverrides, DataSetTarget
-from app.tables.read.read_request import FileTable, ReadOptions
+from app.tables.read.read_request import DataSetOverrides, DataSetTarget, FileTable, ReadOptions
 from app.tables.write.output_pieces import OutputPieces
 
 MOST_FAULTS = 2000

@@ -21,8 +21,7 @@ from app.dataset.value_labels import Catalog, ValueLabels
 from app.model.errors import InvalidInputError
 from app.model.names import folded
 from app.tables.read import file_formats
-from app.tables.read.overrides import DataSetOverrides
-from app.tables.read.read_request import FileTable, ReadOptions, Remark, VariableType, listed
+from app.tables.read.read_request import DataSetOverrides, FileTable, ReadOptions, Remark, VariableType, listed
 
 MOST_BYTES: Final = 32 << 20
 """The maximum size of a file in bytes. Its elements are held in memory."""

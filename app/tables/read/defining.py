@@ -18,15 +18,18 @@ from app.dataset.description import sas_metadata
 from app.dataset.schema import MOST_VARIABLES
 from app.dataset.value_labels import Catalog, ValueLabels
 from app.model.names import folded
-from app.tables.read.overrides import (
+from app.tables.read.read_request import (
     FREE_EXPANSION,
+    MISSING_SUFFIX,
     DataSetOverrides,
     DataSetTarget,
     Defined,
     ExpansionLimit,
+    FileTable,
+    Remark,
     VariableOverrides,
+    unreadable,
 )
-from app.tables.read.read_request import MISSING_SUFFIX, FileTable, Remark, unreadable
 from app.tables.read.variable_definitions import VariableBuilder
 
 _NAMES = frozenset({"library", "member", "label"})

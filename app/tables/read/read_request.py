@@ -1,4 +1,4 @@
-"""The arguments and results of readers of file formats."""
+"""The arguments and results of readers of file formats, and of the definition of a data set from what they read."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,12 +6,17 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
+from app.codecs.sas.dialect import Dialect
 from app.dataset import side_columns
+from app.dataset.numeric import FloatFormat
 from app.dataset.schema import MOST_VARIABLES
+from app.model.attachment import DataSetVersion
 from app.model.errors import InvalidInputError
 from app.model.names import folded
 
 VariableType = Literal["numeric", "character"]
+Origin = Literal["given", "file", "inferred"]
+NameRule = Literal["strict", "literal", "rename"]
 ROWS_A_BATCH = 16_384
 CELLS_A_BATCH = 4 << 20
 
@@ -23,6 +28,9 @@ MISSING_SUFFIX = "__missing"
 
 MOST_NAMES = 10
 """The maximum number of names in a remark."""
+
+FREE_EXPANSION = 64 << 20
+"""Observations with up to this many bytes are always accepted: small files of one repeated value are common."""
 
 NO_LINE_END = "the last line has no line end; if the file was cut off there, it or rows after it are not complete"
 
@@ -106,3 +114,67 @@ def unreadable(why: str, row: int | None = None) -> InvalidInputError:
     `row` counts rows of data from 1, in every format: not the row of names of CSV, and not lines that are no rows.
     """
     return InvalidInputError("unreadable-table", "" if row is None else f"row {row}", -1, why)
+
+
+class ExpansionLimit(Exception):
+    """A file that would become too many times its own size as observations."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataSetTarget:
+    """The limits of the destination.
+
+    These are a Python codec's name, a format of floats, a version of data sets, the maximum number of bytes of all
+    observations, and the dialect by name. Observations of more than FREE_EXPANSION bytes may have at most `expansion`
+    times `source_bytes`, the size of their file (None: no limit).
+    """
+
+    charset: str = "utf-8"
+    float_format: FloatFormat = "ieee"
+    version: DataSetVersion = "V9"
+    most_bytes: int = 1 << 40
+    dialect: str = Dialect().name
+    expansion: int | None = None
+    source_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VariableOverrides:
+    """The options that a sender gives for a variable with the column `column`; None leaves the choice to the file."""
+
+    column: str = ""
+    name: str | None = None
+    type: VariableType | None = None
+    length: int | None = None
+    format: str | None = None
+    informat: str | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DataSetOverrides:
+    """The options that a sender gives for a data set; `variables` are by column, casefolded.
+
+    If neither a sender nor the file names the data set, it is `WORK.` and `file_stem`. `names` decides on columns with
+    names that SAS does not accept: they are refused, sent as name literals, or renamed.
+    """
+
+    library: str | None = None
+    member: str | None = None
+    file_stem: str = ""
+    label: str | None = None
+    names: NameRule = "strict"
+    variables: Mapping[str, VariableOverrides] = field(default_factory=dict)
+
+
+class Defined(NamedTuple):
+    """One variable as it will be sent; `origins` states the origin of each of its attributes."""
+
+    column: str
+    name: str
+    type: VariableType
+    length: int
+    format: str
+    informat: str
+    label: str
+    origins: Mapping[str, Origin]

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from app.dataset import character_columns, checks, numeric, sas_columns, side_columns
 from app.dataset.checks import Fault
-from app.dataset.conversion_error import BadValueError
+from app.dataset.conversion_error import BadValueError, first_wrong
 from app.dataset.description import sas_metadata
 from app.dataset.format_names import Kind, SasFormat, kind_of
 from app.dataset.numeric import FloatFormat
@@ -18,7 +18,7 @@ from app.dataset.schema import LONGEST_CHARACTER
 from app.model.names import in_capitals
 from app.tables.read import shared_values
 from app.tables.read.converting import conversion
-from app.tables.read.overrides import DataSetTarget, Defined, Origin, VariableOverrides
+from app.tables.read.read_request import DataSetTarget, Defined, Origin, VariableOverrides
 
 DOUBLE = 8
 SHORTEST_NUMERIC: Mapping[FloatFormat, int] = {"ieee": 3, "ibm": 2}
@@ -213,16 +213,18 @@ class VariableBuilder:
 
     def _room(self, values: pa.Array, held: pa.Array | None) -> int:
         """Return the length in bytes that each of these values fits. Raises BadValueError if one fits none."""
-        if not self.is_numeric:
-            room = self._override.length or LONGEST_CHARACTER
-            needed = character_columns.longest(values, self._target.charset, held)
-            if needed > room:
-                row = _first_longer(values, held, room, self._target.charset)
-                raise BadValueError(
-                    row, f"the value needs more than {room} bytes in character set {self._target.charset}"
-                )
-            return needed
         charset, float_format = self._target.charset, self._target.float_format
+        if not self.is_numeric:
+
+            def needed(low: int, high: int) -> int:
+                side = None if held is None else held.slice(low, high - low)
+                return character_columns.longest(values.slice(low, high - low), charset, side)
+
+            room = self._override.length or LONGEST_CHARACTER
+            if (longest := needed(0, len(values))) > room:
+                row = first_wrong(len(values), lambda low, high: needed(low, high) > room)
+                raise BadValueError(row, f"the value needs more than {room} bytes in character set {charset}")
+            return longest
         doubles, tags = sas_columns.doubles_and_tags(values, held)
         numeric.encode(doubles, DOUBLE, "big", float_format, tags, charset)
         if self._length not in {None, DOUBLE}:
@@ -338,16 +340,3 @@ def _first_beyond_dates(values: pa.Array) -> int | None:
         return None
     beyond = pc.or_(pc.less(ticks, least), pc.greater_equal(ticks, greatest))
     return int(pc.index(beyond, pa.scalar(value=True)).as_py())
-
-
-def _first_longer(values: pa.StringArray, damaged: pa.Array | None, room: int, charset: str) -> int:
-    """Return the first row that needs more than `room` bytes; one of them must."""
-    low, high = 0, len(values)
-    while high - low > 1:
-        middle = (low + high) // 2
-        side = None if damaged is None else damaged.slice(low, middle - low)
-        if character_columns.longest(values.slice(low, middle - low), charset, side) > room:
-            high = middle
-        else:
-            low = middle
-    return low

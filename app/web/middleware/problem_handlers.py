@@ -16,7 +16,7 @@ from app.model.uploads import QuotaExceeded, TooManyUploads, UploadSuperseded
 from app.observe import logger
 from app.ports import BadCursor
 from app.service.conversion import Busy
-from app.tables.read.overrides import ExpansionLimit
+from app.tables.read.read_request import ExpansionLimit
 from app.tables.write import OptionError
 from app.web.http.methods import allowed
 from app.web.problems.problem import Problem, field_errors, problem_response

@@ -23,7 +23,7 @@ from app.service.sending.outbox import framing_options
 from app.service.sending.upload_conversion import ConversionRequest, ConvertedFile, convert_and_store, target_of
 from app.service.sending.upload_parts import StoredPart
 from app.settings import Destination
-from app.tables.read.overrides import DataSetOverrides, VariableOverrides
+from app.tables.read.read_request import DataSetOverrides, VariableOverrides
 from app.testing.gateway_stages import service_context
 from app.testing.outgoing_files import delivery
 from tests.service.test_round_trip import content, receive, received

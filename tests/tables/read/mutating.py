@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 from app.model.errors import InvalidInputError
 from app.tables.read import file_formats
 from app.tables.read.defining import Definition, define
-from app.tables.read.overrides import DataSetOverrides, DataSetTarget
-from app.tables.read.read_request import ReadOptions
+from app.tables.read.read_request import DataSetOverrides, DataSetTarget, ReadOptions
 from tests.support.tables import pupils, visits
 from tests.tables.out.making import made
 

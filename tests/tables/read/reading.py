@@ -7,8 +7,7 @@ import pyarrow as pa
 
 from app.tables.read import file_formats
 from app.tables.read.defining import Definition, define
-from app.tables.read.overrides import DataSetOverrides, DataSetTarget, VariableOverrides
-from app.tables.read.read_request import FileTable, ReadOptions
+from app.tables.read.read_request import DataSetOverrides, DataSetTarget, FileTable, ReadOptions, VariableOverrides
 
 
 def opened(data: bytes, name: str = "", media_type: str = "", **options: Any) -> FileTable:

@@ -15,8 +15,7 @@ import pytest
 from app.model.errors import InvalidInputError
 from app.tables.read import arrow_inflation, shared_values
 from app.tables.read.columnar import read_parquet
-from app.tables.read.overrides import DataSetTarget, VariableOverrides
-from app.tables.read.read_request import ReadOptions
+from app.tables.read.read_request import DataSetTarget, ReadOptions, VariableOverrides
 from tests.tables.read.reading import defined, opened, sent, table_of, whole
 
 LONG = "x" * (1 << 20)

@@ -17,8 +17,7 @@ from app.model.errors import InvalidInputError
 from app.tables.read import file_formats, label_catalogs
 from app.tables.read.damage_errors import COLUMNAR, READSTAT, REMEDY, UNKNOWN
 from app.tables.read.defining import define
-from app.tables.read.overrides import DataSetOverrides, DataSetTarget
-from app.tables.read.read_request import ReadOptions
+from app.tables.read.read_request import DataSetOverrides, DataSetTarget, ReadOptions
 from tests.support.readstat import Written, write_sas7bcat, write_sas7bdat
 
 WAYS = 200

@@ -9,8 +9,7 @@ from app.dataset import value_labels
 from app.model.errors import InvalidInputError
 from app.tables.read import define_xml
 from app.tables.read.defining import Definition, define
-from app.tables.read.overrides import DataSetOverrides, DataSetTarget, VariableOverrides
-from app.tables.read.read_request import ReadOptions
+from app.tables.read.read_request import DataSetOverrides, DataSetTarget, ReadOptions, VariableOverrides
 from tests.support import define_xml as example
 from tests.support.tables import field
 from tests.tables.out.making import made

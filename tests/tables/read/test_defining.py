@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from app.dataset import checks
 from app.model.errors import InvalidInputError
-from app.tables.read.overrides import DataSetTarget, VariableOverrides
-from app.tables.read.read_request import ReadOptions
+from app.tables.read.read_request import DataSetTarget, ReadOptions, VariableOverrides
 from tests.tables.read.reading import defined, sent, whole
 
 LATIN = DataSetTarget("latin-1")

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from app.dataset import side_columns
 from app.model.errors import InvalidInputError
 from app.tables.read import file_formats, json_document
-from app.tables.read.overrides import DataSetTarget, VariableOverrides
-from app.tables.read.read_request import MOST_COLUMNS, ReadOptions, VariableType
+from app.tables.read.read_request import MOST_COLUMNS, DataSetTarget, ReadOptions, VariableOverrides, VariableType
 from tests.support.tables import visits
 from tests.tables.out.making import made
 from tests.tables.read.reading import defined, opened, sent, table_of

@@ -13,8 +13,7 @@ import pytest
 from app.model.errors import InvalidInputError
 from app.tables.read import file_formats, label_catalogs, sas_file_headers
 from app.tables.read.defining import define
-from app.tables.read.overrides import DataSetOverrides, DataSetTarget
-from app.tables.read.read_request import FileTable, ReadOptions
+from app.tables.read.read_request import DataSetOverrides, DataSetTarget, FileTable, ReadOptions
 from tests.support import charsets
 from tests.support.cases import for_each
 from tests.support.readstat import Written, write_sas7bcat, write_sas7bdat

@@ -9,8 +9,7 @@ import pytest
 
 from app.tables.read import csv_reader, file_formats, json_document, json_lines
 from app.tables.read.defining import define
-from app.tables.read.overrides import DataSetOverrides, DataSetTarget
-from app.tables.read.read_request import ReadOptions
+from app.tables.read.read_request import DataSetOverrides, DataSetTarget, ReadOptions
 from tests.support.tables import long, wide
 from tests.tables.out.making import made
 from tests.tables.read.reading import opened

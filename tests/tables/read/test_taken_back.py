@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from app.dataset import side_columns
-from app.tables.read.overrides import DataSetTarget
+from app.tables.read.read_request import DataSetTarget
 from app.tables.write import FORMATS
 from tests.support.cases import for_each
 from tests.support.tables import visits

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from app.model.errors import InvalidInputError
 from app.tables.read import file_formats
 from app.tables.read.defining import Definition, define
-from app.tables.read.overrides import DataSetOverrides, DataSetTarget
-from app.tables.read.read_request import FileTable, ReadOptions
+from app.tables.read.read_request import DataSetOverrides, DataSetTarget, FileTable, ReadOptions
 from app.tables.xpt.xpt_layouts import RECORD, Version
 from tests.tables.xpt.tables import VERSIONS, character, file_of, numeric, table, table_of
 

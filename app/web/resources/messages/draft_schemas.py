@@ -27,8 +27,7 @@ from app.service.sending.drafts import FILE_SPECIFICATIONS
 from app.service.sending.upload_conversion import ConversionRequest
 from app.service.sending.upload_parts import StoredPart
 from app.tables.read.file_formats import FORMATS
-from app.tables.read.overrides import DataSetOverrides, NameRule, VariableOverrides
-from app.tables.read.read_request import ReadOptions, VariableType
+from app.tables.read.read_request import DataSetOverrides, NameRule, ReadOptions, VariableOverrides, VariableType
 from app.web.resources.messages.schemas import MOST_MAP_VALUES, MapType, check_map_value
 from app.web.resources.schemas import KINDS, KindWord
 

@@ -14,8 +14,7 @@ from app.model.records import MessageRecord
 from app.model.times import to_time
 from app.service.sending.delivery_creation import DryRun
 from app.service.sending.upload_conversion import ConvertedFile
-from app.tables.read.overrides import Defined, Origin
-from app.tables.read.read_request import VariableType
+from app.tables.read.read_request import Defined, Origin, VariableType
 from app.web.http.parameters import optional_time
 from app.web.problems import FieldError
 from app.web.resources.attachments.schemas import AttachmentSummary
