@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 VALUE, COUNT = "value", "count"
 
 MOST_BINS = 32
+"""The most bins of a histogram."""
 
 _GREATEST, _LEAST = 1e150, 1e-150
 """Greater magnitudes are counted as this one, and smaller ones as zero, so that widths neither over- nor underflow."""

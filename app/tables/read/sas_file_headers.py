@@ -1,8 +1,8 @@
 """What the header and the pages of sas7bdat and sas7bcat files show: the character set, and where a file is damaged.
 
 Such a file has a header, which states the size and number of its pages, and the pages. Byte 70 of the header has SAS's
-number of the character set. Sources: "SAS7BDAT Database Binary Format" (Shotwell), ReadStat, the tables of ReadStat and
-Parso, and "Encoding Values in SAS Language Elements" of SAS's documentation.
+number of the character set. Sources: "SAS7BDAT Database Binary Format" (Shotwell), ReadStat and Parso, and
+"Encoding Values in SAS Language Elements" of SAS's documentation.
 """
 
 import codecs
@@ -127,7 +127,6 @@ _HOST: Final[Mapping[int, str]] = {
     **dict(enumerate(("open_ed-930", "open_ed-933", "open_ed-935", "open_ed-937", "open_ed-939"), 234)),
 }
 """Character sets of z/OS. Numbers in such files may be IBM floating point, which nothing in the file states."""
-
 
 _HEADER: Final = 288
 """The bytes of a header up to and with the number of pages."""

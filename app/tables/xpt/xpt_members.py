@@ -1,4 +1,4 @@
-"""The data sets of a transport file: their header records, and the position of their observations.
+"""The data sets of a transport file, read record by record: their header records, and where their observations are.
 
 A transport file does not state its character set. So texts are read as Latin-1 here, which keeps their bytes; `decoded`
 returns them in another character set.
@@ -41,7 +41,6 @@ CHARACTER: Final = 2
 
 _PADDING = b" \0"
 _TYPES = {NUMERIC: b"\1", CHARACTER: b"\2"}
-
 
 CHUNK = 8192 * RECORD
 """The number of bytes read at once."""
