@@ -83,8 +83,10 @@ def example(folder: Path, port: int, content: bytes) -> Iterator[None]:
         env={**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src")},
         stderr=subprocess.DEVNULL,
     ) as running:
-        yield
-        running.terminate()
+        try:
+            yield
+        finally:
+            running.terminate()
 
 
 def check_events(receiver: GatewayProcess) -> None:

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from app.model.records import DeliveryRecord
-from app.web.dependencies.identifiers import CANDIDATES, SHORTEST
+from app.web.dependencies.known_resources import CANDIDATES, SHORTEST
 from tests.web.stock import Stock
 
 

@@ -18,7 +18,7 @@ from app.service.context import ArchiveContext
 from app.service.gateway import Gateway
 from app.tables.write.output_pieces import OutputPieces
 from app.web.dependencies.caller import Caller, CallerDep, resource_router
-from app.web.dependencies.identifiers import Identifier, known_message
+from app.web.dependencies.known_resources import Identifier, known_message
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.http.disposition import content_disposition, file_name
 from app.web.problems import Problem, responses

@@ -13,7 +13,7 @@ from app.service.gateway import Gateway
 from app.service.retention.deletion import NotEnded
 from app.service.sending.sending_errors import DeliveryOver, UnknownDestination
 from app.web.dependencies.caller import CallerDep, resource_router
-from app.web.dependencies.identifiers import Identifier, known_delivery, unknown
+from app.web.dependencies.known_resources import Identifier, known_delivery, unknown
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.entity_tags import IfMatch, entity_tag, require_match
 from app.web.http.parameters import Timestamp, to_microseconds

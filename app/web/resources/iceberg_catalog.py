@@ -16,7 +16,7 @@ from app.model.names import library_and_member, name_literal
 from app.plugins import PluginError
 from app.ports import IcebergTables
 from app.web.dependencies.caller import authorize
-from app.web.dependencies.identifiers import TablesDep
+from app.web.dependencies.known_resources import TablesDep
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.problems import Problem
 

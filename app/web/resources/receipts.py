@@ -14,7 +14,7 @@ from app.model.times import to_time
 from app.service.gateway import Gateway
 from app.service.receipts.receipt_desk import FoundStatement, LaterHead, NoReceipts
 from app.web.dependencies.caller import Caller, CallerDep, LinkDep, resource_router
-from app.web.dependencies.identifiers import Identifier, known_attachment, known_delivery
+from app.web.dependencies.known_resources import Identifier, known_attachment, known_delivery
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep
 from app.web.http.parameters import DIGITS
 from app.web.problems import Problem, responses

@@ -14,7 +14,7 @@ from app.service.conversion.conversion_jobs import query_tables
 from app.service.tables.sql_queries import LIST_TABLES, MORE_MEMORY, FilesScanned, QueryFailed
 from app.tables.write.query_result import QueryFormat
 from app.web.dependencies.caller import Caller, CallerDep, resource_router
-from app.web.dependencies.identifiers import KnownTables, TablesDep
+from app.web.dependencies.known_resources import KnownTables, TablesDep
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.http.json_body import read_json, request_body
 from app.web.http.negotiation import quality

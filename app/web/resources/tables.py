@@ -22,7 +22,7 @@ from app.service.conversion.conversion_jobs import TableChanged, write_table
 from app.service.tables.table_reader import described, outline, reached
 from app.tables.write import OptionError, OutputOptions, TableFormat
 from app.web.dependencies.caller import resource_router
-from app.web.dependencies.identifiers import KnownTables, TablesDep
+from app.web.dependencies.known_resources import KnownTables, TablesDep
 from app.web.dependencies.request_gateway import BaseDep, PagingDep, add_link_next
 from app.web.http.disposition import table_file_name
 from app.web.http.negotiation import CODED, DESCRIBED, FormatDep, OptionsDep, chosen_format

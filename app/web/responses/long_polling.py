@@ -14,7 +14,7 @@ from app.model.attachment import AttachmentState, DeliveryState
 from app.ports import Identified
 from app.service.gateway import Gateway
 from app.web.dependencies.caller import Caller, CallerDep
-from app.web.dependencies.identifiers import Identifier, whole
+from app.web.dependencies.known_resources import Identifier, whole
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.responses.disconnection import ClientLeft, while_connected
 from app.web.responses.event_feed import Feed

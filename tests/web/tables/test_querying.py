@@ -15,7 +15,7 @@ import pytest
 from app.model.principals import Scope
 from app.service.access.api_keys import KeyLimits, make_key
 from app.service.conversion import Conversions
-from app.web.dependencies.identifiers import KnownTables
+from app.web.dependencies.known_resources import KnownTables
 from tests.web.conftest import connected
 from tests.web.stock import Stock
 

@@ -18,7 +18,7 @@ from app.service.monitoring.physical_messages import FoundMessage, MessagesGone,
 from app.service.monitoring.received_runs import DatedRun, PartsReport, parts_of
 from app.service.monitoring.timeline import Moment, in_order, reads, timeline
 from app.web.dependencies.caller import Caller, CallerDep, resource_router
-from app.web.dependencies.identifiers import POSITION, Identifier, known_attachment
+from app.web.dependencies.known_resources import POSITION, Identifier, known_attachment
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.parameters import DIGITS, optional_time
 from app.web.problems import Problem, responses

@@ -25,7 +25,7 @@ from app.service.finishing.stored_parts import missing_ranges
 from app.service.gateway import Gateway
 from app.tables.write import FORMATS, OptionError, OutputOptions
 from app.web.dependencies.caller import Caller, CallerDep, LinkDep, authorize, bearer, resource_router
-from app.web.dependencies.identifiers import Identifier, known_attachment
+from app.web.dependencies.known_resources import Identifier, known_attachment
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.http.disposition import file_name
 from app.web.http.negotiation import CODED, DESCRIBED, FormatDep, OptionsDep, chosen_format

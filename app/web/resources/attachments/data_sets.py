@@ -16,7 +16,7 @@ from app.service.gateway import Gateway
 from app.tables.profiles import TOP, Profile, VariableProfile
 from app.tables.write.rows_page import PageRequest
 from app.web.dependencies.caller import Caller, CallerDep, resource_router
-from app.web.dependencies.identifiers import Identifier
+from app.web.dependencies.known_resources import Identifier
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.http.negotiation import quality
 from app.web.http.parameters import DIGITS

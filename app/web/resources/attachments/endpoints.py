@@ -7,7 +7,7 @@ from fastapi import Header, Query, Response
 from app.model.attachment import AttachmentState
 from app.ports import NEWEST_FIRST, AttachmentFilter, Sort
 from app.web.dependencies.caller import CallerDep, resource_router
-from app.web.dependencies.identifiers import Identifier, known_attachment, unknown, whole
+from app.web.dependencies.known_resources import Identifier, known_attachment, unknown, whole
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.entity_tags import require_match
 from app.web.http.parameters import DIGITS, Timestamp, to_microseconds

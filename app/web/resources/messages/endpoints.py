@@ -9,7 +9,7 @@ from app.model.attachment import AttachmentKind
 from app.service.gateway import Gateway
 from app.service.retention.deletion import NotEnded
 from app.web.dependencies.caller import Caller, CallerDep, resource_router
-from app.web.dependencies.identifiers import Identifier, known_message, unknown
+from app.web.dependencies.known_resources import Identifier, known_message, unknown
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.digests import Digests
 from app.web.http.entity_tags import IfMatch, entity_tag, require_match

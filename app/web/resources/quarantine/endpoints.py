@@ -12,7 +12,7 @@ from app.service.gateway import Gateway
 from app.service.quarantine.quarantine_records import quarantined_message
 from app.service.quarantine.replays import Replayed
 from app.web.dependencies.caller import Caller, CallerDep, resource_router
-from app.web.dependencies.identifiers import EntryIdentifier, entry_identifier, unknown
+from app.web.dependencies.known_resources import EntryIdentifier, entry_identifier, unknown
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.json_body import read_json, request_body
 from app.web.http.parameters import DIGITS

@@ -17,7 +17,7 @@ from app.service.gateway import Gateway
 from app.service.sending.upload_space import SpaceReservation
 from app.service.uploads import Upload
 from app.web.dependencies.caller import CallerDep, resource_router
-from app.web.dependencies.identifiers import unknown
+from app.web.dependencies.known_resources import unknown
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep
 from app.web.http.digests import Digests
 from app.web.http.parameters import DIGITS

@@ -9,7 +9,7 @@ from app.service.gateway import Gateway
 from app.service.sending.upload_parts import StoredPart
 from app.service.uploads import Upload
 from app.web.dependencies.caller import Caller
-from app.web.dependencies.identifiers import unknown
+from app.web.dependencies.known_resources import unknown
 from app.web.problems import Problem, pointer_to
 from app.web.resources.uploads.upload_receiving import check_whole
 
