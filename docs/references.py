@@ -140,7 +140,7 @@ EVENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "delivery.cancelled": ("delivery", "a client cancelled it", ("destination", "attempts", "reason")),
     "receipt.made": (
         "attachment or delivery",
-        "its [receipt](receipts.md) can be fetched at `receipt`; the other fields are its place in the log",
+        "its [receipt](receipts.md) is at `receipt`, and its place in the log is told; not logged where nobody gets it",
         ("source", "destination", "name", "receipt", "leaf_hash", "leaf_index", "tree_size"),
     ),
 }

@@ -80,10 +80,14 @@ class EventFilter:
             raise ValueError(f"unknown type {wrong[0]!r}; write a type such as attachment.finished, or attachment.*")
         return cls(types, frozenset(sources), frozenset(destinations), frozenset(subjects))
 
+    def has_type(self, kind: str) -> bool:
+        """Return whether events of a type can be selected."""
+        return not self.types or kind in self.types or f"{kind.partition('.')[0]}.*" in self.types
+
     def selects(self, event: EventRecord) -> bool:
         """Return whether an event is selected."""
         return (
-            (not self.types or event.type in self.types or f"{event.type.partition('.')[0]}.*" in self.types)
+            self.has_type(event.type)
             and (not self.subjects or event.subject in self.subjects)
             and (not self.sources or event.data.get("source") in self.sources)
             and (not self.destinations or event.data.get("destination") in self.destinations)

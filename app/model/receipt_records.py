@@ -1,7 +1,6 @@
 """The log of receipts as the catalog keeps it: what statements are made of, tiles of hashes, and signed tree heads."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from app.model.attachment import AttachmentKind
 from app.model.records import DeliveryRecord
@@ -48,14 +47,14 @@ class FinishedFacts(NamedTuple):
 
 
 class ReceiptCause(NamedTuple):
-    """An event about which a statement is made. The facts are None where the catalog has no others any more, or those
-    of what became of the subject later."""
+    """An event about which a statement is made, with its data in JSON, as they are stored. The facts are None where the
+    catalog has no others any more, or those of what became of the subject later."""
 
     number: int
     type: str
     subject: str
     time: int
-    data: Mapping[str, Any]
+    data: str
     finished: FinishedFacts | None = None
     sent: DeliveryRecord | None = None
 

@@ -19,10 +19,11 @@ def _key(given: Secret) -> Secret:
 class ReceiptSettings(Section):
     """Receipts for finished attachments and sent deliveries; the table switches them on.
 
-    `send_back` has for a source the destination to which the receipts of its attachments are sent, as files.
     `key` is an Ed25519 private key in PEM, which `key_file` reads from a file, again at each use. `issuer` names this
-    gateway in receipts."""
+    gateway in receipts. With `events`, the event `receipt.made` is logged for each receipt even if no webhook gets it.
+    `send_back` has for a source the destination to which the receipts of its attachments are sent, as files."""
 
     key: Annotated[Secret, AfterValidator(_key)]
     issuer: str = Field(default="attachment-gateway", min_length=1, max_length=200)
+    events: bool = False
     send_back: dict[Name, Name] = Field(default={})

@@ -65,7 +65,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with Mosquitto(folder) as broker:
         settings = mqtt_source("orders", broker.port, "orders") + mqtt_destination("loop", broker.port, "orders")
         write_key(folder / "key.pem", folder / "pub.pem", 1)
-        settings += f'[receipts]\nkey_file = "{folder / "key.pem"}"\n'
+        settings += f'[receipts]\nkey_file = "{folder / "key.pem"}"\nevents = true\n'
         with ForkedGateway(folder, settings) as gateway:
             gateway.await_source("orders")
             yield World(gateway, broker)

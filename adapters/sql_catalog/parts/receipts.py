@@ -28,7 +28,7 @@ from app.model.records import DeliveryRecord, NewEvent
 _events, _attachments, _messages = catalog_tables.events, catalog_tables.attachments, catalog_tables.messages
 _IN_JSON = {"warnings", "evidence"}
 _OF_MESSAGE = {"header_position", "header_correl_id", "message_correl_id"}
-_EVENT = (_events.c.number, _events.c.type, _events.c.subject, _events.c.time, _events.c.data)
+_EVENT = (_events.c.number, _events.c.type, _events.c.subject, _events.c.time, cast(_events.c.data, Text).label("data"))
 # Facts of another time than the event's are of what the attachment became later.
 _OF_THE_EVENT = and_(
     _events.c.type == ATTACHMENT_FINISHED,
@@ -57,6 +57,8 @@ _CAUSES = (
     .order_by(_events.c.number)
     .limit(bindparam("most"))
 )
+_ROWS = 100
+"""The rows that are read at once: few enough that they are still in the processor's cache when they are used."""
 _KINDS = {None: None} | {int(kind): kind for kind in AttachmentKind}
 _INSERT = BulkStatement(insert(receipt_statements), ("number", "subject", "statement"))
 _LOG = select(receipt_log.c.name, receipt_log.c.size, receipt_log.c.event)
@@ -78,9 +80,10 @@ class ReceiptsPart(CatalogPart):
     def receipt_causes(self, after: int, limit: int) -> tuple[list[ReceiptCause], int]:
         with self._database.read() as connection:
             newest = connection.scalar(select(func.max(_events.c.number))) or 0
-            rows = connection.execute(_CAUSES, {"after": after, "newest": newest, "most": limit}).all()
-            sent = _deliveries(connection, [row.subject for row in rows if row.type == DELIVERY_SENT])
-        causes = [_cause(row, sent) for row in rows]
+            found = connection.execute(_CAUSES, {"after": after, "newest": newest, "most": limit})
+            causes = [_cause(row) for some in found.partitions(_ROWS) for row in some]
+            sent = _deliveries(connection, [each.subject for each in causes if each.type == DELIVERY_SENT])
+        causes = [each._replace(sent=sent.get(each.subject)) if sent else each for each in causes]
         return causes, (causes[-1].number if len(causes) == limit else max(newest, after))
 
     def append_receipts(
@@ -161,9 +164,7 @@ def _deliveries(connection: Connection, ids: Sequence[str]) -> dict[str, Deliver
     return {row.id: delivery_record(row) for row in rows}
 
 
-def _cause(row: Row[Any], sent: Mapping[str, DeliveryRecord]) -> ReceiptCause:
-    number, kind, subject, time, data, known, attachment_kind, *others = tuple(row)
-    if kind == DELIVERY_SENT:
-        return ReceiptCause(number, kind, subject, time, data, None, sent.get(subject))
-    facts = None if known is None else FinishedFacts(_KINDS[attachment_kind], *others)
-    return ReceiptCause(number, kind, subject, time, data, facts)
+def _cause(row: Row[Any]) -> ReceiptCause:
+    known, kind = row[len(_EVENT) : len(_EVENT) + 2]
+    facts = None if known is None else FinishedFacts(_KINDS[kind], *row[len(_EVENT) + 2 :])
+    return ReceiptCause._make((*row[: len(_EVENT)], facts, None))

@@ -3,6 +3,7 @@
 Every entry is made here, so that each kind always has the same fields.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -139,7 +140,8 @@ def receipt_event(cause: ReceiptCause, leaf: bytes, place: int, size: int, now: 
     """Return the event of a receipt that can be fetched: of the statement with this hash, at a place of the log, in a
     signed tree of this size."""
     collection = "attachments" if cause.type == ATTACHMENT_FINISHED else "deliveries"
-    about = {name: cause.data[name] for name in ("source", "destination", "name") if name in cause.data}
+    said = json.loads(cause.data)
+    about = {name: said[name] for name in ("source", "destination", "name") if name in said}
     data: dict[str, object] = {
         **about,
         "receipt": f"/v1/{collection}/{cause.subject}/receipt",

@@ -45,7 +45,7 @@ class Receipts:
         assert [each.subject for each in causes] == ["a1", "a2", "a7", sent.id]
         assert reached == newest == causes[-1].number
         first, _, gone, of_delivery = causes
-        assert first.data == {"sha256": "5e"}
+        assert json.loads(first.data) == {"sha256": "5e"}
         assert (gone.finished, gone.sent) == (None, None)
         assert of_delivery.sent == catalog.delivery(sent.id)
         facts, known = first.finished, catalog.message("m1")

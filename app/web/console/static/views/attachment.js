@@ -231,9 +231,9 @@ function One({ id }) {
   const path = `v1/attachments/${id}`;
   const { value, error, reload } = useLoad((signal) => rest.get(path, {}, signal), [id]);
   const [isExplained, setExplained] = useState(false);
-  useEvents(["attachment.*", "message.complete", "receipt.made"], (events) => events.some((event) => event.subject === id || event.subject === value?.message) && reload());
+  useEvents(["attachment.*", "message.complete"], (events) => events.some((event) => event.subject === id || event.subject === value?.message) && reload());
   const isUnfinished = value && error?.status !== 410 && UNFINISHED.has(value.state);
-  useEvery(AGAIN, reload, Boolean(isUnfinished));
+  useEvery(AGAIN, reload, Boolean(isUnfinished) || value?.receipt === "coming");
   const progress = value?.progress;
   const version = value ? [value.state, progress.parts_received, progress.parts_expected, progress.duplicates, value.message, value.receipt].join(" ") : "";
   const timeline = useLoad((signal) => (version ? rest.get(`${path}/timeline`, {}, signal) : Promise.resolve(null)), [id, version]);
