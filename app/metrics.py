@@ -281,6 +281,12 @@ class Metrics(_Declared):
         self.receipts = self._counter("receipts", "Statements that were appended to the log of receipts")
         self.receipts_failing = self._gauge("receipts_failing", "1 while the log of receipts cannot be appended to")
         self.receipt_log_size = self._gauge("receipt_log_size", "Statements in the log of receipts, at the keeper")
+        self.receipt_replies = self._counter(
+            "receipt_replies",
+            "Receipts for the senders of attachments, by outcome: sent, refused, lost (the connection broke each "
+            "time), no-address or no-message (which is gone from the journal)",
+            *("source", "outcome"),
+        )
         self.receipts_behind_events = self._gauge(
             "receipts_behind_events", "Events after the last one that the log of receipts includes, at the keeper"
         )

@@ -34,7 +34,7 @@ NATIVE: Final = Context("<" if sys.byteorder == "little" else ">", ASCII)
 """The byte order and character set of the client library's structures."""
 NATIVE_ENCODING: Final = MQENC_LITTLE_ENDIAN if NATIVE.order == "<" else MQENC_BIG_ENDIAN
 EXTENSION_SIZE: Final = MQMDE.SIZE
-_UTF_8: Final = 1208
+UTF_8: Final = 1208
 """The CCSID."""
 _BACKOUT_COUNT = place(MQMD1, "backout_count")
 _SEGMENT = MQMF_SEGMENT | MQMF_LAST_SEGMENT
@@ -46,7 +46,7 @@ def text_to_put(text: bytes, msg_type: int, persistence: int, correl_id: bytes) 
         msg_type=msg_type,
         expiry=MQEI_UNLIMITED,
         encoding=NATIVE_ENCODING,
-        coded_char_set_id=_UTF_8,
+        coded_char_set_id=UTF_8,
         format=MQFMT_STRING,
         persistence=persistence,
         correl_id=correl_id,

@@ -1,6 +1,5 @@
 """A source's queues: as many connections as the configuration says, each served by its own thread."""
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from functools import partial
@@ -14,18 +13,16 @@ from adapters.ibm_mq.client import Library, MqiError
 from adapters.ibm_mq.connect_options import log_in
 from adapters.ibm_mq.queue_watch import QueueWatch
 from adapters.ibm_mq.reason_codes import Remedy
-from adapters.ibm_mq.request_queue import QueuedRequest, reply_address, request_to
+from adapters.ibm_mq.request_queue import ReplyQueue, reply_address, reply_to_put
 from adapters.ibm_mq.settings import SourceSettings
 from adapters.ibm_mq.source_session import SourceSession, UnitLimit
 from adapters.ibm_mq.unit_of_work import InDoubt
 from app.model.framing_facts import FramingTraits
 from app.model.message import PhysicalMessage
-from app.ports import Intake
+from app.ports import Intake, Reply
 
 _IDLE = 0.1
 _STEADY_AFTER = 10_000_000
-_MOST_REQUESTS = 1000
-"""The requests for missing parts that wait for a connection. Beyond that the oldest are dropped."""
 
 T = TypeVar("T", int, float, str)
 
@@ -38,8 +35,8 @@ class MqReceiver:
     def __init__(self, library: Library, name: str, framing: FramingTraits, settings: SourceSettings) -> None:
         self._name = name
         self._settings = settings
-        self._requests: deque[QueuedRequest] = deque(maxlen=_MOST_REQUESTS)
-        self._queues = [_SourceQueue(library, name, framing, place, self._requests) for place in settings.places()]
+        self._replies = ReplyQueue()
+        self._queues = [_SourceQueue(library, name, framing, place, self._replies) for place in settings.places()]
         self._workers = [worker for queue in self._queues for worker in queue.workers]
 
     def resume(self, newest: Iterator[PhysicalMessage]) -> bool:
@@ -53,10 +50,10 @@ class MqReceiver:
         del name
 
     def reply_address(self, message: PhysicalMessage) -> str | None:
-        return reply_address(message.properties, self._settings.request_missing_to)
+        return reply_address(message.properties, self._settings.request_missing_to, self._settings.queue)
 
-    def ask(self, address: str, body: bytes, message: PhysicalMessage) -> None:
-        self._requests.append(request_to(address, body, message))
+    def reply(self, reply: Reply) -> None:
+        self._replies.add(reply_to_put(reply))
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
         ending = StopSignal()
@@ -101,13 +98,13 @@ class _SourceQueue:
         name: str,
         framing: FramingTraits,
         settings: SourceSettings,
-        requests: deque[QueuedRequest],
+        replies: ReplyQueue,
     ) -> None:
         self._settings = settings
         in_doubt = InDoubt()
         self._log_in = log_in(settings)
         self.workers = [
-            _Worker(library, name, framing, settings, in_doubt, self._log_in, requests)
+            _Worker(library, name, framing, settings, in_doubt, self._log_in, replies)
             for _ in range(settings.connections)
         ]
 
@@ -151,10 +148,10 @@ class _Worker:
         settings: SourceSettings,
         in_doubt: InDoubt,
         credentials: LogIn,
-        requests: deque[QueuedRequest],
+        replies: ReplyQueue,
     ) -> None:
         self._library, self._name, self._framing, self._settings = library, name, framing, settings
-        self._in_doubt, self._log_in, self._requests = in_doubt, credentials, requests
+        self._in_doubt, self._log_in, self._replies = in_doubt, credentials, replies
         self._log = _log.bind(source=name, broker=settings.broker, queue=settings.queue)
         self._session: SourceSession | None = None
         self._unit_limit = UnitLimit(settings.batch_messages)
@@ -215,7 +212,7 @@ class _Worker:
                             self._log.info("connection_opened")
                     if message is not None:
                         session.run_unit(message)
-                    session.put_requests(self._requests)
+                    session.put_replies(self._replies)
                     self._last_reason = None
                     self.watch.inquire(session, idle=message is None)
                 except MqiError as error:

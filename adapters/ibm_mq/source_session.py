@@ -12,7 +12,6 @@ the queue manager quiesces: a backout would raise the backout count of each. If 
 before the place of the failure (`UnitLimit`), so that a permanent failure in one place does not stop other messages.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from threading import Event as StopSignal
 
@@ -35,12 +34,12 @@ from adapters.ibm_mq.constants import (
 from adapters.ibm_mq.descriptor import dead_letter, descriptor_to_get, received
 from adapters.ibm_mq.input_queue import InputQueue
 from adapters.ibm_mq.reason_codes import MQRC_SYNCPOINT_LIMIT_REACHED
-from adapters.ibm_mq.request_queue import QueuedRequest
+from adapters.ibm_mq.request_queue import ReplyQueue
 from adapters.ibm_mq.settings import SourceSettings
 from adapters.ibm_mq.unit_of_work import InDoubt, UnitOfWork
 from app.codecs.ibm_mq.unwrap import unwrap
 from app.model.framing_facts import FramingTraits
-from app.ports import Intake
+from app.ports import Intake, ReplyEnd
 from app.wire import WireError
 
 _log = structlog.get_logger(__name__)
@@ -190,19 +189,18 @@ class SourceSession:
         """Return `Connection.first_put_time` of the queue. Raises MqiError without authority to browse."""
         return self._connection.first_put_time(self._settings.queue)
 
-    def put_requests(self, requests: deque[QueuedRequest]) -> None:
-        """Put requests to the queues of senders. One that a queue does not take is left out: it is made again."""
-        while requests:
+    def put_replies(self, replies: ReplyQueue) -> None:
+        """Put replies to the queues of senders. One that a queue does not take is left out."""
+        while (reply := replies.take()) is not None:
             try:
-                queue, queue_manager, message = requests.popleft()
-            except IndexError:  # another connection of the source has taken it
-                return
-            try:
-                self._connection.put_alone(queue, queue_manager, message)
+                self._connection.put_alone(reply.queue, reply.queue_manager, reply.message)
             except MqiError as error:
+                reply.on_end(ReplyEnd.LOST if error.is_broken else ReplyEnd.REFUSED)
                 if error.is_broken:
                     raise
-                self._log.warning("request_not_sent", to=queue, reason=str(error))
+                self._log.warning("reply_not_sent", to=reply.queue, reason=str(error))
+            else:
+                reply.on_end(ReplyEnd.SENT)
 
     def wait(self) -> MqMessage | None:
         """Return a message, if one comes within the waiting time of the settings."""

@@ -17,13 +17,13 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from itertools import islice
 from threading import Event as StopSignal
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from paho.mqtt.client import topic_matches_sub
@@ -35,7 +35,6 @@ from adapters.mqtt.emptying import Emptying
 from adapters.mqtt.mqtt_connect import BrokerError, Connector
 from adapters.mqtt.qos2_seen import Delivery, FirstCopy, SeenMessages
 from adapters.mqtt.settings import SourceSettings
-from app.codecs.missing_parts.request_documents import MEDIA_TYPE
 from app.codecs.mqtt import mqtt_envelope
 from app.codecs.mqtt.mqtt_envelope import CONTENT_TYPE
 from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
@@ -50,7 +49,7 @@ from app.model.message import (
     TOPIC_PREFIX,
     PhysicalMessage,
 )
-from app.ports import Intake
+from app.ports import Intake, Reply, ReplyEnd
 
 _IDLE = 0.1
 _STEADY_AFTER = 10.0
@@ -87,6 +86,20 @@ _log = structlog.get_logger(__name__)
 
 Acknowledgement = tuple[int, int]
 """A packet identifier and its QoS."""
+OnEnd = Callable[[ReplyEnd], None]
+
+
+class _Answer(NamedTuple):
+    """What waits to be sent, with its topic, and what to call when it is known how that ended."""
+
+    topic: str
+    message: PhysicalMessage
+    on_end: OnEnd
+
+
+def _nothing(end: ReplyEnd) -> None:
+    """Take no note of how an answer ends."""
+    del end
 
 
 class MqttReceiver:
@@ -116,10 +129,9 @@ class MqttReceiver:
         self._state = ConnectionState(self._log)
         self._shared = [topic for topic in settings.topic if topic.startswith("$share/")]
         self._filters = [_filter_of(topic) for topic in settings.topic]
-        self._answers: deque[tuple[str, PhysicalMessage]] = deque(maxlen=_MOST_ANSWERS)
-        """What waits to be sent, with its topic."""
-        self._unconfirmed: set[int] = set()
-        """The packet identifiers of answers that the broker has not confirmed."""
+        self._answers: deque[_Answer] = deque()
+        self._unconfirmed: dict[int, OnEnd] = {}
+        """What is to be called when the broker has confirmed an answer, by its packet identifier."""
         self._warns_of_others = False
         self._backoff = Backoff(self._connector.log_in)
         self._soon_lost = 0
@@ -153,19 +165,28 @@ class MqttReceiver:
 
     def answer(self, answers: Sequence[PhysicalMessage]) -> None:
         if self._settings.answers:
-            self._answers += [(f"{each.properties[TOPIC_PREFIX]}/{each.properties[TOPIC]}", each) for each in answers]
+            for each in answers:
+                self._answer(_Answer(f"{each.properties[TOPIC_PREFIX]}/{each.properties[TOPIC]}", each, _nothing))
 
     def reply_address(self, message: PhysicalMessage) -> str | None:
         topic = message.properties.get(RESPONSE_TOPIC)
         if topic is None or not any(topic_matches_sub(each, topic) for each in self._settings.request_missing_to):
             return None
-        # A request to a topic of the source itself would come back as a message.
+        # A reply to a topic of the source itself would come back as a message.
         return None if any(topic_matches_sub(each, topic) for each in self._filters) else topic
 
-    def ask(self, address: str, body: bytes, message: PhysicalMessage) -> None:
-        properties = {TOPIC: address, CONTENT_TYPE: MEDIA_TYPE, CORRELATION_DATA: message.correl_id.hex()}
-        request = PhysicalMessage(self._name, self._framing.name, body=body, properties=properties)
-        self._answers.append((address, request))
+    def reply(self, reply: Reply) -> None:
+        replied = reply.message
+        correlation = replied.properties.get(CORRELATION_DATA) or replied.correl_id.hex()
+        properties = {TOPIC: reply.address, CONTENT_TYPE: reply.media_type, CORRELATION_DATA: correlation}
+        message = PhysicalMessage(self._name, self._framing.name, body=reply.body, properties=properties)
+        self._answer(_Answer(reply.address, message, reply.on_end))
+
+    def _answer(self, answer: "_Answer") -> None:
+        """Queue an answer. Beyond the limit the oldest are dropped."""
+        self._answers.append(answer)
+        while len(self._answers) > _MOST_ANSWERS:
+            self._answers.popleft().on_end(ReplyEnd.LOST)
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
         self.run_until_ended(intake, stop)
@@ -228,7 +249,6 @@ class MqttReceiver:
         client, connack = self._connector.open()
         self._unacknowledged = 0
         self._repeated.clear()
-        self._unconfirmed.clear()
         window = min(_ANSWERS_AT_ONCE, getattr(connack.properties, "ReceiveMaximum", _ANSWERS_AT_ONCE))
         try:
             self._continue_session(client, connack)
@@ -260,25 +280,29 @@ class MqttReceiver:
                 self._acknowledge_durable(client, wakeup)
         finally:
             client.close()
+            for on_end in self._unconfirmed.values():
+                on_end(ReplyEnd.LOST)
+            self._unconfirmed.clear()
         return False
 
     def _send_answers(self, client: MqttClient, window: int) -> None:
         """Send the answers that wait, as many as the broker takes at once. One that is too large is left out."""
         for mid, reason in client.confirmed:
-            self._unconfirmed.discard(mid)
+            self._unconfirmed.pop(mid, _nothing)(ReplyEnd.REFUSED if reason.is_failure else ReplyEnd.SENT)
             if reason.is_failure:
                 self._warn_once("answer_refused", f"senders get no answers: {reason}")
         client.confirmed.clear()
         while self._answers and len(self._unconfirmed) < window and client.is_open:
-            topic, answer = self._answers.popleft()
+            topic, answer, on_end = self._answers.popleft()
             try:
                 payload, section = mqtt_envelope.write(answer, "5" if client.is_5 else "3.1.1")
                 properties = None if section is None else PackedProperties(section)
                 sent = client.post(topic, payload, 1, None, properties, repeated=False)
             except (InvalidInputError, ValueError) as error:
                 self._log.warning("answer_not_sent", topic=topic[:200], reason=str(error))
+                on_end(ReplyEnd.REFUSED)
                 continue
-            self._unconfirmed.add(sent.mid)
+            self._unconfirmed[sent.mid] = on_end
 
     def _end_session(self, client: MqttClient) -> None:
         """End the session of a connection, which is empty. Raises BrokerError.

@@ -1,6 +1,7 @@
 """Transports: receiving from brokers and sending to them."""
 
 from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
 from threading import Event as StopSignal
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -87,17 +88,37 @@ class AnsweringReceiver(Receiver, Protocol):
         connection breaks is not sent again: who waits for it asks again. May be called from any thread."""
 
 
+class ReplyEnd(StrEnum):
+    """How a reply has ended: the broker has it, the broker or the queue refuses it, or the connection broke before
+    that was known."""
+
+    SENT = "sent"
+    REFUSED = "refused"
+    LOST = "lost"
+
+
+class Reply(NamedTuple):
+    """What replies to a message, at an address that `reply_address` returned for that message.
+
+    `on_end` is called once, from a thread of the receiver, unless the process ends before. It must not block."""
+
+    address: str
+    body: bytes
+    message: PhysicalMessage
+    media_type: str
+    on_end: Callable[[ReplyEnd], None] = lambda _end: None
+
+
 @runtime_checkable
 class AskingReceiver(Receiver, Protocol):
-    """A receiver that can ask the senders of its messages for more of them."""
+    """A receiver that can send replies to the senders of its messages, and so ask for more of them."""
 
     def reply_address(self, message: PhysicalMessage) -> str | None:
         """Return where the sender of a message wants replies, a topic or a queue; None if it does not say so, or if the
         settings allow none to go there."""
 
-    def ask(self, address: str, body: bytes, message: PhysicalMessage) -> None:
-        """Send a request, which replies to a message, to this address as soon as there is a connection. It may be
-        lost. May be called from any thread."""
+    def reply(self, reply: Reply) -> None:
+        """Send a reply as soon as there is a connection. May be called from any thread."""
 
 
 class RefusedPublish(NamedTuple):

@@ -199,6 +199,9 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _receipts_have_a_way_back(self) -> Self:
+        replying = sorted(name for name, each in self.sources.items() if each.reply_receipts)
+        if replying and self.receipts is None:
+            raise ValueError(f"sources.{replying[0]}.reply_receipts needs the table [receipts], which makes receipts")
         for source, destination in ({} if self.receipts is None else self.receipts.send_back).items():
             if destination not in self.destinations:
                 raise ValueError(f"receipts.send_back.{source} must name a destination, not {destination!r}")

@@ -103,7 +103,8 @@ class Source(Endpoint):
 
     An attachment that got no message for `request_missing_after`, in time in which its source could receive, lacks what
     has not come: its sender is asked for it, at most `request_missing_most` times, with pauses that double. At most
-    `request_missing_rate` attachments of a source are asked for in a minute.
+    `request_missing_rate` attachments of a source are asked for in a minute. With `reply_receipts`, at most as many
+    receipts in a minute go to the senders of its attachments, where `request_missing_to` allows it.
 
     A source that is the `same_as` another one is a second path of the same messages: what it brings has the name of the
     other, whose settings say how it is read."""
@@ -118,6 +119,7 @@ class Source(Endpoint):
         "on_doubt",
         "counts",
         "request_missing_after",
+        "reply_receipts",
     )
 
     dialect: DialectName | None = None
@@ -130,6 +132,7 @@ class Source(Endpoint):
     request_missing_after: Duration | None = None
     request_missing_rate: int = Field(default=600, ge=1, le=100_000)
     request_missing_most: int = Field(default=6, ge=1, le=100)
+    reply_receipts: bool | None = None
 
     @property
     def unshared(self) -> str | None:
@@ -166,6 +169,12 @@ class Source(Endpoint):
         if after is not None and name is not None and not framing(name).names_missing:
             raise ValueError(f"the framing {name} has no numbers by which a sender can be asked; remove it")
         return after
+
+    @model_validator(mode="after")
+    def _may_reply(self) -> Self:
+        if self.reply_receipts and not getattr(self.options, "request_missing_to", None):
+            raise ValueError("reply_receipts: request_missing_to must allow the addresses to which receipts may go")
+        return self
 
     @model_validator(mode="after")
     def _is_read_as_the_other(self) -> Self:

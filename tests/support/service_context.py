@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.model.message import PhysicalMessage
-from app.ports import Intake
+from app.ports import Intake, Reply
 from app.service.retention import receiving_time
 from app.service.retention.receiving_time import ReceivingTime
 from app.testing.gateway_stages import ManualClock
@@ -47,10 +47,10 @@ class Asking(Connected):
     def reply_address(self, message: PhysicalMessage) -> str | None:
         return message.properties.get("response-topic")
 
-    def ask(self, address: str, body: bytes, message: PhysicalMessage) -> None:
+    def reply(self, reply: Reply) -> None:
         """Take a request."""
-        assert (address, message.properties["response-topic"]) == (self._address, address)
-        self.sent.append(json.loads(body))
+        assert (reply.address, reply.message.properties["response-topic"]) == (self._address, reply.address)
+        self.sent.append(json.loads(reply.body))
 
 
 def receive_for(times: ReceivingTime, clock: ManualClock, days: float) -> None:

@@ -9,7 +9,13 @@ from sqlalchemy import Connection, Row, Text, and_, bindparam, cast, func, inser
 from adapters.sql_catalog.bulk_rows import BulkStatement
 from adapters.sql_catalog.parts.part import CatalogPart, among, chunks, log_events
 from adapters.sql_catalog.schema import catalog_tables
-from adapters.sql_catalog.schema.catalog_tables import receipt_heads, receipt_log, receipt_statements, receipt_tiles
+from adapters.sql_catalog.schema.catalog_tables import (
+    receipt_heads,
+    receipt_log,
+    receipt_replies,
+    receipt_statements,
+    receipt_tiles,
+)
 from adapters.sql_catalog.schema.record_rows import delivery_record
 from app.model.attachment import AttachmentKind
 from app.model.errors import CatalogError
@@ -142,6 +148,17 @@ class ReceiptsPart(CatalogPart):
     def save_receipts_sent_back(self, place: int) -> None:
         with self._database.write() as connection:
             connection.execute(update(receipt_log).values(sent_back=place))
+
+    def receipts_replied(self, source: str) -> int | None:
+        which = select(receipt_replies.c.place).where(receipt_replies.c.source == source)
+        place: int | None = self._one(which, lambda row: row.place)
+        return place
+
+    def save_receipts_replied(self, source: str, place: int) -> None:
+        new = self._database.insert(receipt_replies).values(source=source, place=place)
+        saved = new.on_conflict_do_update(index_elements=["source"], set_={"place": new.excluded.place})
+        with self._database.write(durable=True) as connection:
+            connection.execute(saved)
 
     def receipt_tile(self, level: int, number: int) -> bytes:
         wanted = (receipt_tiles.c.level == level, receipt_tiles.c.number == number)

@@ -528,6 +528,14 @@ receipt_log = Table(
     comment="one row, once receipts are made",
 )
 
+receipt_replies = Table(
+    "receipt_replies",
+    metadata,
+    Column("source", AnyText, primary_key=True),
+    Column("place", BigInteger, nullable=False, comment="of the log, before which its receipts were sent"),
+    comment="sources whose receipts go to the senders of their messages",
+)
+
 receipt_statements = Table(
     "receipt_statements",
     metadata,

@@ -23,6 +23,8 @@ INCLUSION, CONSISTENCY = -1, -2
 TREE_SIZE: Final = -65537
 """The claim with the size of the tree, a number for private use."""
 STATEMENT_TYPE: Final = "application/vnd.attachment-gateway.statement+json"
+TRANSPARENT_STATEMENT_TYPE: Final = "application/scitt-statement+cose"
+"""The media type of a transparent statement by RFC 9943, for those who get it without asking."""
 COSE_TYPE: Final = 'application/cose; cose-type="cose-sign1"'
 
 

@@ -47,6 +47,14 @@ class ReceiptCatalog(Protocol):
     def save_receipts_sent_back(self, place: int) -> None:
         """Save the place of the log before which receipts were sent back."""
 
+    def receipts_replied(self, source: str) -> int | None:
+        """Return the place of the log before which the receipts of a source were sent as replies; None if none ever
+        were."""
+
+    def save_receipts_replied(self, source: str, place: int) -> None:
+        """Save the place of the log before which the receipts of a source were sent as replies. It is durable on
+        return."""
+
     def receipt_tile(self, level: int, number: int) -> bytes:
         """Return the hashes of a tile; none if there is no such tile."""
 

@@ -19,13 +19,14 @@ from math import inf
 from typing import Final, NamedTuple
 
 from app.assembly.part_places import Parts
-from app.codecs.missing_parts.request_documents import MissingParts, write_document
+from app.codecs.missing_parts.request_documents import MEDIA_TYPE, MissingParts, write_document
 from app.framing.missing_numbers import missing_parts
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, NewEvent
 from app.model.trace_context import trace_fields
 from app.observe import logger
-from app.ports import AskingReceiver, Catalog, MissingRequest, Receiver
+from app.ports import Catalog, MissingRequest, Receiver, Reply
+from app.service.assembling.reply_paths import ReplyPath, ReplyPaths
 from app.service.context import ServiceContext
 from app.service.events.event_entries import missing_event
 from app.service.finishing.stored_parts import messages_at, missing_ranges
@@ -50,13 +51,16 @@ class _Mark(NamedTuple):
 
 
 class Asking(NamedTuple):
-    """A request that is about to be sent, and the receiver that sends it; None if an event tells of it alone."""
+    """A request that is about to be sent, and the way on which it goes; None if an event tells of it alone."""
 
     record: AttachmentRecord
     asked: MissingParts
     message: PhysicalMessage | None
-    by: AskingReceiver | None
-    address: str | None
+    path: ReplyPath | None
+
+    @property
+    def address(self) -> str | None:
+        return None if self.path is None else self.path.address
 
 
 class Askers:
@@ -69,9 +73,7 @@ class Askers:
         self._sources = {
             name: source for name, source in settings.sources.items() if source.request_missing_after is not None
         }
-        self._receivers: dict[str, list[Receiver]] = {}
-        for name, receiver in receivers.items():
-            self._receivers.setdefault(settings.named(name), []).append(receiver)
+        self._paths = ReplyPaths(settings, receivers)
         self._marks: dict[str, deque[_Mark]] = {name: deque() for name in self._sources}
         self._due = dict.fromkeys(self._sources, -inf)
         """When to look again for attachments of a source: each look reads all that are being received."""
@@ -103,7 +105,7 @@ class Askers:
         for name, source in self._sources.items():
             is_due = self._context.clock.monotonic() >= self._due[name]
             position = self._silent_until(name) if is_due else None
-            if position is not None and any(each.status()["connected"] for each in self._receivers.get(name, ())):
+            if position is not None and self._paths.is_connected(name):
                 self._ask_at(name, source, position, catalog)
 
     def _ask_at(self, name: str, source: Source, position: int, catalog: Catalog) -> None:
@@ -124,15 +126,16 @@ class Askers:
         ]
         recorded: list[MissingRequest] = []
         events: list[NewEvent] = []
-        for record, asked, _, _, address in asking:
+        for each in asking:
+            record, asked = each.record, each.asked
             is_last = asked.request >= source.request_missing_most
             pause = max(_after(source), MINUTE) << min(asked.request - 1, 20)
             due, document = None if is_last else now + pause, write_document(asked)
             recorded.append(
-                MissingRequest(record.id, name, asked.request, now, due, address, document, record.parts_received)
+                MissingRequest(record.id, name, asked.request, now, due, each.address, document, record.parts_received)
             )
             if not asked.is_empty:  # or it waits for something else, and is not looked at again at once
-                events.append(missing_event(record, asked, address, now))
+                events.append(missing_event(record, asked, each.address, now))
         catalog.record_requests(recorded, events)
         self._context.notifier.notify()
         for each in asking:
@@ -150,23 +153,18 @@ class Askers:
         catalog, journal = self._context.catalog, self._context.journal
         gaps = missing_ranges(record, catalog, journal, RANGES)
         asked = missing_parts(record, source.framing, Parts(catalog.part_runs(record.id)), gaps, request)
-        for receiver in self._receivers.get(name, ()) if message is not None else ():
-            if isinstance(receiver, AskingReceiver) and receiver.status()["connected"]:
-                assert message is not None
-                if (address := receiver.reply_address(message)) is not None:
-                    return Asking(record, asked, message, receiver, address)
-        return Asking(record, asked, message, None, None)
+        return Asking(record, asked, message, None if message is None else self._paths.to_sender(name, message))
 
     def _send(self, name: str, asking: Asking) -> None:
-        record, asked, message, by, address = asking
-        if by is not None and address is not None and message is not None:
-            by.ask(address, write_document(asked), message)
-        self._context.metrics.missing_requests.labels(name, "event" if by is None else "message").inc()
+        record, asked, message, path = asking
+        if path is not None and message is not None:
+            path.by.reply(Reply(path.address, write_document(asked), message, MEDIA_TYPE))
+        self._context.metrics.missing_requests.labels(name, "event" if path is None else "message").inc()
         log.info(
             "missing_parts_requested",
             attachment=record.id,
             source=name,
-            address=address,
+            address=asking.address,
             request=asked.request,
             **trace_fields(record.trace_parent),
         )

@@ -21,6 +21,7 @@ from app.service.assembling.assembly_hosts import AssemblyHost, Landing
 from app.service.content.content_damage import Damages
 from app.service.context import ArchiveContext, Change, ReceiverContext, at_once
 from app.service.quarantine.replays import Replayer, Replays, RequestedReplays
+from app.service.receipts.receipt_replies import ReceiptReplies
 from app.service.receiving.archiver import Archiver
 from app.service.receiving.catalog_claim import claim, keep_lock, require_journal
 from app.service.receiving.journal_upkeep import JournalUpkeep, measure_journal, seal_old_segment
@@ -127,6 +128,9 @@ class OwnReceiving:
         self._askers = Askers(context, receivers, self.times)
         if self._askers.has_sources:
             self._own_workers.append(every(ASK_SECONDS, "ask", self._ask))
+        replies = ReceiptReplies(context, context.settings.receipts, receivers, stop)
+        if replies.has_sources:
+            self._own_workers.append(every(ASK_SECONDS, "receipt replies", partial(replies.step, context.catalog)))
         if context.settings.standby is None:  # otherwise the lease is watched
             self._own_workers.append(Worker("lock", self._keep_lock))
         if context.settings.is_catalog_shared:  # other processes may request replays

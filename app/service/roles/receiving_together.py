@@ -18,6 +18,7 @@ from app.service.assembling.asking import Askers
 from app.service.assembling.assembly_hosts import AssembledElsewhere
 from app.service.context import ArchiveContext, Change, WriterContext, at_once
 from app.service.quarantine.replays import Replayer
+from app.service.receipts.receipt_replies import ReceiptReplies
 from app.service.receiving.catalog_claim import require_journal
 from app.service.receiving.journal_upkeep import measure_journal, seal_old_segment
 from app.service.receiving.leaving import Leaving
@@ -35,6 +36,8 @@ REPLAY_SECONDS, REPLAY_LEASE_SECONDS = 1.0, 30.0
 ASK_SECONDS, ASK_LEASE_SECONDS = 1.0, 30.0
 ASKING = "asking"
 """The lease of the receiver that asks senders for missing parts."""
+REPLYING = "receipt replies"
+"""The lease of the receiver that sends receipts to senders."""
 REPLAYS = "replays"
 """The lease of the receiver that journals messages of the quarantine again."""
 STOP_SECONDS = 20.0
@@ -78,6 +81,9 @@ class ReceivingTogether:
         self._askers = Askers(context, receivers, self.times)
         if self._askers.has_sources:
             self._own_workers.append(every(ASK_SECONDS, "ask", self._ask))
+        self._replies = ReceiptReplies(context, context.settings.receipts, receivers, stop)
+        if self._replies.has_sources:
+            self._own_workers.append(every(ASK_SECONDS, "receipt replies", self._reply))
         self.workers: Sequence[Worker] = [*self._own_workers, *self.stream.workers]
         measure_journal(own)
 
@@ -141,6 +147,12 @@ class ReceivingTogether:
         """Ask senders for missing parts, by one receiver at a time. Each takes note of how far sources are."""
         if self._askers.mark() and not self._leaving.is_asked:
             self._in_turn(ASKING, ASK_LEASE_SECONDS, lambda lease: self._askers.ask(self._context.catalog.under(lease)))
+
+    def _reply(self) -> None:
+        """Send receipts to senders, by one receiver at a time."""
+        if not self._leaving.is_asked:
+            catalog = self._context.catalog
+            self._in_turn(REPLYING, ASK_LEASE_SECONDS, lambda lease: self._replies.step(catalog.under(lease)))
 
     def _carry_out_replays(self) -> None:
         """Carry out the replays that clients have requested, by one receiver at a time."""

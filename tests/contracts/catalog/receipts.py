@@ -94,3 +94,6 @@ class Receipts:
         assert catalog.receipts_sent_back() is None
         catalog.save_receipts_sent_back(3)
         assert catalog.receipts_sent_back() == 3
+        for place in (2, 3):
+            catalog.save_receipts_replied("orders", place)
+        assert (catalog.receipts_replied("orders"), catalog.receipts_replied("other")) == (3, None)

@@ -1,0 +1,183 @@
+"""Receipts go to the reply addresses of the messages, once they are made: over Mosquitto and over a queue manager."""
+
+import json
+from collections import Counter
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from time import sleep
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+import scitt_cose
+from paho.mqtt.client import MQTTMessage
+
+from app.codecs.sas.dialect import Dialect
+from app.model.message import PhysicalMessage
+from tests.support.forked_gateway import ForkedGateway, shared
+from tests.support.gateway import GatewayProcess, mqtt_source
+from tests.support.length import IS_LONG
+from tests.support.mosquitto import Mosquitto
+from tests.support.mq import connected as mq_connected
+from tests.support.mq import mq_source, taken
+from tests.support.mqi import load
+from tests.support.publish import connected, envelope
+from tests.support.queue_manager import QueueManager
+from tests.support.receipt_keys import write_key
+from tests.support.sas_client import Program, binary_file, message
+
+pytestmark = pytest.mark.broker
+
+KILLS = 30 if IS_LONG else 3
+FILES = 8
+"""Files sent before each kill."""
+MQRO_PASS_CORREL_ID, MQMT_REPLY = 64, 2
+
+
+class Sent(NamedTuple):
+    """What a sender knows of a file: the SHA-256, and the physical messages, the first of which is the header."""
+
+    digest: str
+    messages: list[PhysicalMessage]
+
+
+def sent(program: Program) -> Sent:
+    content = program.random.randbytes(3000)
+    return Sent(sha256(content).hexdigest(), message(program, [binary_file(program, "a.bin", content)]))
+
+
+def settings(folder: Path, source: str) -> str:
+    write_key(folder / "key.pem", folder / "pub.pem", 1)
+    return f'{source}reply_receipts = true\n[receipts]\nkey_file = "{folder / "key.pem"}"\nissuer = "gateway"\n'
+
+
+def verified(receipt: bytes, public: bytes) -> dict[str, Any]:
+    """Return the statement that a receipt proves, by a library that shares no code with the gateway."""
+    parsed = scitt_cose.parse_signed_statement(receipt, public_key_pem=public)
+    assert (parsed["signature_verified"], parsed["issuer"]) == (True, "gateway")
+    (proof,) = scitt_cose.extract_receipts(receipt)
+    found = scitt_cose.verify_receipt(proof, leaf_entry_hex=parsed["payload"].hex(), log_public_key_pem=public)
+    assert found.ok, found.errors
+    said: dict[str, Any] = json.loads(parsed["payload"])
+    assert said["subject"] == parsed["subject"]
+    return said
+
+
+def outcomes(process: GatewayProcess) -> dict[str, float]:
+    total = process.samples().total
+    return {each: total("receipt_replies_total", outcome=each) for each in ("sent", "refused", "no-address")}
+
+
+def test_kills_lose_no_receipt_on_its_way_to_a_response_topic(tmp_path: Path) -> None:
+    """At least once, with the sender's correlation data, and to no topic that is not allowed."""
+    program = Program(Random(1), Dialect.parse("big-4-excluded-packed"), ccsid=819, encoding=273)
+    with Mosquitto(tmp_path) as broker:
+        source = mqtt_source("in", broker.port, "files", "5", 'request_missing_to = ["replies/+", "files"]\n')
+        gateway = ForkedGateway(tmp_path, settings(tmp_path, source))
+        gateway.start()
+        gateway.await_source("in")
+        sleep(2)  # until it has noted where the log was when this was switched on
+        came: list[MQTTMessage] = []
+        listener, sender = connected(broker.port, "5", "listener"), connected(broker.port, "5")
+        listener.on_message = lambda _client, _data, each: came.append(each)
+        listener.subscribe("#", 1)
+
+        def send(file: Sent, topic: str | None) -> None:
+            for each in file.messages:
+                properties = envelope(each)
+                if topic is not None:
+                    properties.ResponseTopic = topic
+                sender.publish("files", bytes(each.body), 1, properties=properties).wait_for_publish(30)
+
+        files = []
+        for number in range(KILLS):
+            for _ in range(FILES):
+                files.append(sent(program))
+                send(files[-1], "replies/sender")
+            for topic in ("elsewhere/sender", "files", None):
+                send(sent(program), topic)
+            sleep(0.3 * number + 0.8)
+            gateway.kill()
+            gateway.start()
+        expected = {each.digest: each.messages[0].correl_id for each in files}
+
+        def receipts() -> list[MQTTMessage]:
+            return [each for each in came if each.topic != "files"]
+
+        public = (tmp_path / "pub.pem").read_bytes()
+        gateway.until(lambda: len({bytes(each.payload) for each in receipts()}) >= len(files), 90)
+        gateway.until(lambda: gateway.client.get("/v1/receipt-log").json().get("size", 0) == len(files) + 3 * KILLS)
+        sleep(3)  # what is confirmed is not sent again
+        got = receipts()
+        assert {each.topic for each in got} == {"replies/sender"}
+        times: Counter[str] = Counter()
+        for each in got:
+            said, properties = verified(bytes(each.payload), public), each.properties
+            assert getattr(properties, "ContentType", None) == "application/scitt-statement+cose"
+            assert getattr(properties, "CorrelationData", None) == expected[said["sha256"]]
+            times[said["sha256"]] += 1
+        assert times.keys() == expected.keys()
+        assert max(times.values()) <= 1 + KILLS
+        sleep(2)
+        assert len(receipts()) == len(got)
+        for client in (listener, sender):
+            client.disconnect()
+            client.loop_stop()
+        assert gateway.listing("/v1/quarantine") == []
+        gateway.stop()
+
+
+@pytest.fixture(scope="module")
+def pymqi() -> ModuleType:
+    return load("pymqi")
+
+
+def test_over_ibm_mq_the_reply_to_queue_gets_receipts(pymqi: ModuleType, tmp_path: Path) -> None:
+    """The CorrelId is the MsgId of the header, or its CorrelId, as its Report says. A queue that is missing delays no
+    other receipt."""
+    program = Program(Random(1), Dialect.parse("big-4-excluded-packed"), ccsid=819, encoding=273)
+    with QueueManager(tmp_path / "queue-manager") as manager:
+        for queue in ("IN", "REPLY", "OTHER"):
+            manager.define(f"SAS.{queue}")
+        options = 'framing = "sas_queue"\nrequest_missing_to = ["SAS.RE*", "SAS.IN"]\n'
+        source = mq_source("in", manager, "SAS.IN", options)
+        with ForkedGateway(tmp_path, settings(tmp_path, source), shared("pymqi")) as process:
+            process.await_source("in")
+            sleep(2)
+            expected: dict[str, bytes] = {}
+            ways = (("SAS.REMOVED", 0), ("SAS.OTHER", 0), ("SAS.IN", 0), ("SAS.REPLY", 0))
+            for queue, report in (*ways, ("SAS.REPLY", MQRO_PASS_CORREL_ID)):
+                file = sent(program)
+                with mq_connected(pymqi, manager) as connection:
+                    opened = pymqi.Queue(connection, "SAS.IN", pymqi.CMQC.MQOO_OUTPUT)
+                    identifiers = [put(pymqi, opened, each, queue, report) for each in file.messages]
+                    opened.close()
+                if queue == "SAS.REPLY":
+                    expected[file.digest] = file.messages[0].correl_id if report else identifiers[0]
+            process.until(lambda: sum(outcomes(process).values()) == 5, 60)
+            assert outcomes(process) == {"sent": 2, "refused": 1, "no-address": 2}
+            public, found = (tmp_path / "pub.pem").read_bytes(), taken(pymqi, manager, "SAS.REPLY")
+            assert {verified(body, public)["sha256"]: descriptor.CorrelId for descriptor, body in found} == expected
+            for descriptor, _ in found:
+                assert (descriptor.MsgType, descriptor.Format, descriptor.Report) == (MQMT_REPLY, b"AGRECEPT", 0)
+            assert taken(pymqi, manager, "SAS.OTHER") == []
+            assert "2085" in process.log
+            assert process.listing("/v1/quarantine") == []
+
+
+def put(library: ModuleType, queue: Any, message: PhysicalMessage, reply_to: str, report: int) -> bytes:
+    """Put a message that names a reply-to queue, and return its MsgId."""
+    descriptor = library.MD(
+        Version=2,
+        MsgType=message.msg_type,
+        CorrelId=message.correl_id,
+        Encoding=message.encoding,
+        CodedCharSetId=message.ccsid,
+        Format=message.format.encode(),
+        ReplyToQ=reply_to.encode(),
+        Report=report,
+    )
+    queue.put(bytes(message.body), descriptor, library.PMO(Options=library.CMQC.MQPMO_NO_SYNCPOINT))
+    identifier: bytes = descriptor.MsgId
+    return identifier
