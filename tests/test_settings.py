@@ -454,3 +454,10 @@ def test_segments_are_sealed_early_where_other_processes_read_them(file: Path) -
     assert load(file).journal.segment_age == timedelta(seconds=5)
     file.write_text('roles = ["receive", "keep", "serve"]\n' + SHARED + PLACES)
     assert load(file).journal.segment_age == timedelta(hours=1)
+
+
+def test_receipts_are_replied_only_where_they_are_made_and_allowed(file: Path) -> None:
+    replying = f"{SOURCE}reply_receipts = true\n"
+    assert any("request_missing_to must allow" in why for why in problems(file, replying).values())
+    allowed = f'{replying}request_missing_to = "replies/#"\n'
+    assert any("reply_receipts needs the table [receipts]" in why for why in problems(file, allowed).values())

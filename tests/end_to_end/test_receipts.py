@@ -16,6 +16,7 @@ from tests.support.forked_gateway import ForkedGateway
 from tests.support.length import IS_LONG
 from tests.support.mosquitto import Mosquitto
 from tests.support.receipt_keys import write_key
+from tests.support.webhook_receiver import SECRET, WebhookReceiver
 
 pytestmark = pytest.mark.broker
 
@@ -27,11 +28,13 @@ FILES = 12
 def test_kills_lose_no_receipt(tmp_path: Path, run: Run) -> None:
     private, public, newer = tmp_path / "key.pem", tmp_path / "pub.pem", tmp_path / "newer.pem"
     write_key(private, public, 1)
-    with Mosquitto(tmp_path) as broker:
+    with Mosquitto(tmp_path) as broker, WebhookReceiver() as hook:
         endpoint = f'transport = "mqtt"\nurl = "mqtt://127.0.0.1:{broker.port}"\ntopic = "loop"\n'
         settings = (
             f"[sources.loop]\n{endpoint}qos = 1\n[destinations.loop]\n{endpoint}qos = 1\n"
             f'[receipts]\nkey_file = "{private}"\nissuer = "https://gateway.example"\n'
+            f'[webhooks.audit]\nurl = "{hook.url}"\nsecrets = ["{SECRET}"]\ntypes = ["receipt.made"]\n'
+            'networks = ["127.0.0.0/8"]\nretry_first = "100ms"\n'
         )
         gateway = ForkedGateway(tmp_path, settings)
         gateway.start()
@@ -50,6 +53,8 @@ def test_kills_lose_no_receipt(tmp_path: Path, run: Run) -> None:
         gateway.until(lambda: count(gateway, "attachments", "finished") == len(contents))
         gateway.until(lambda: count(gateway, "deliveries", "sent") == len(contents))
         gateway.until(lambda: gateway.client.get("/v1/receipt-log").json().get("size", 0) >= 2 * len(contents))
+        gateway.until(lambda: len({each.id for each in hook.taken}) >= 2 * len(contents))
+        check_told(gateway, hook)
         old = tmp_path / "old.cose"
         assert run("receipt", "head", "-o", old, *url).code == 0
 
@@ -105,6 +110,25 @@ def test_kills_lose_no_receipt(tmp_path: Path, run: Run) -> None:
         assert (refused.code, why in refused.err) == (1, True), refused
 
 
+def check_told(gateway: ForkedGateway, hook: WebhookReceiver) -> None:
+    """Assert that a webhook got one signed event of each receipt, which says where it is and what it is of."""
+    sleep(1)  # for what should not come
+    told = {each.id: each.event for each in hook.taken}
+    assert hook.forged == []
+    assert {each["type"] for each in told.values()} == {"receipt.made"}
+    subjects = [each["id"] for kind in ("attachments", "deliveries") for each in gateway.listing(f"/v1/{kind}")]
+    assert sorted(each["subject"] for each in told.values()) == sorted(subjects)
+    assert sorted(each["data"]["leaf_index"] for each in told.values()) == [*range(len(subjects))]
+    for event in told.values():
+        said = event["data"]
+        receipt = gateway.client.get(said["receipt"]).content
+        statement = cose.decode(receipt).payload
+        assert statement is not None
+        assert sha256(b"\0" + statement).hexdigest() == said["leaf_hash"]
+        assert json.loads(statement)["subject"] == event["subject"]
+        assert said["tree_size"] > said["leaf_index"]
+
+
 def key_id(public: Path) -> str:
     return cose.key_id(cose.public_key(public.read_bytes())).hex()
 
@@ -137,6 +161,8 @@ def test_receipts_go_back_to_the_sender(tmp_path: Path, run: Run) -> None:
         gateway.until(lambda: gateway.client.get("/v1/receipt-log").json()["size"] >= 16)
         sleep(2)
         assert len(gateway.listing("/v1/attachments")) == 8
+        timeline = gateway.client.get(f"/v1/attachments/{gateway.listing('/v1/attachments')[0]['id']}/timeline").json()
+        assert "receipt-made" not in {each["type"] for each in timeline["items"]}  # nobody gets this event
         for each in gateway.listing("/v1/attachments", source="sender"):
             content = gateway.client.get(f"/v1/attachments/{each['id']}/content").content
             (tmp_path / each["name"]).write_bytes(content)
