@@ -8,6 +8,7 @@ import typer
 from rich.markup import escape
 
 from app import plugins
+from app.cli import end_at_interrupts
 from app.cli.line_tables import ListColumn, ListTable, print_list
 from app.cli.rest_client import DEFAULT_URL, Url, connect, credentials
 from app.cli.terminal import Json, print_json
@@ -22,7 +23,7 @@ def mcp(
     as_json: Json = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Serve a gateway's tools for language models on standard input and output, until standard input ends.
+    """Serve a gateway's tools for language models on standard input and output, until standard input ends, or Ctrl-C.
 
     For programs that start such a server themselves and speak the stdio transport of the Model Context Protocol. The
     gateway needs mcp = true in [http]. With --json, --list prints the tools as the protocol has them.
@@ -34,6 +35,7 @@ def mcp(
         endpoint = made.McpEndpoint(client.url, credentials())
     logging.getLogger("mcp").setLevel(logging.CRITICAL)  # what it logs of a failed request is told by the failure
     if not is_list:
+        end_at_interrupts()  # otherwise Ctrl-C waits for the thread that reads standard input, until that is closed
         asyncio.run(made.bridge(endpoint))
         return None
     tools = asyncio.run(made.offered(endpoint))

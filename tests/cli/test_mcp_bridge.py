@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -88,6 +89,31 @@ def test_the_list_and_the_ends_of_the_command(world: World) -> None:
     refused = ended(world.address, "agw_unknown")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "ATTACHMENT_GATEWAY_TOKEN" in refused.stderr
+
+
+@pytest.mark.parametrize(("is_interrupted", "status"), [(True, 130), (False, 0)])
+def test_it_ends_quietly_when_it_has_served(world: World, *, is_interrupted: bool, status: int) -> None:
+    """Ctrl-C ends it although standard input is open, and the end of standard input although nobody interrupts it."""
+    version = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": version}
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    how: dict[str, Any] = {"env": _environment(world.address, world.key(Scope.READ)), "text": True, **pipes}
+    with subprocess.Popen([program(), "mcp"], **how) as bridge:
+        assert bridge.stdin is not None
+        assert bridge.stdout is not None
+        assert bridge.stderr is not None
+        bridge.stdin.write(f"{json.dumps(begin)}\n")
+        bridge.stdin.flush()
+        assert json.loads(bridge.stdout.readline())["id"] == 1
+        try:
+            if is_interrupted:
+                bridge.send_signal(signal.SIGINT)
+            else:
+                bridge.stdin.close()
+            assert bridge.wait(60) == status
+            assert (bridge.stdout.read(), bridge.stderr.read()) == ("", "")
+        finally:
+            bridge.kill()
 
 
 def test_gateways_without_it_and_gateways_that_go_away(tmp_path: Path) -> None:
