@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.faults import pipeline, receivers, replicas
+from tests.faults import missing_parts, pipeline, receivers, replicas
 from tests.faults.judging import Verdict, summed
 from tests.faults.scenarios import SCENARIOS, run
 
@@ -23,6 +23,7 @@ Those of receivers send a number of `attachments` at least.
 
 ROUNDS: dict[str, tuple[Round, int]] = {
     **{name: (partial(run, scenario), scenario.most) for name, scenario in SCENARIOS.items()},
+    "missing parts": (missing_parts.run, missing_parts.MOST),
     "replicas": (replicas.run, replicas.MOST),
     "receivers": (receivers.run, receivers.MOST),
     "receivers without disks": (partial(receivers.run, ack="archive"), receivers.MOST),
