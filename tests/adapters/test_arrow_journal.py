@@ -449,7 +449,7 @@ class TestTrouble:
                 raise OSError(EIO, "the disk fails")
 
             with monkeypatch.context() as disk:
-                disk.setattr("adapters.arrow_journal.journal.sync_folder", broken)
+                disk.setattr("adapters.arrow_journal.arrow_journal.sync_folder", broken)
                 with pytest.raises(GatewayError, match="the disk fails"):
                     getattr(journal, remove)(1)
             getattr(journal, remove)(1)

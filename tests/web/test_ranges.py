@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.web.http.ranges import MAX_RANGES, ByteRange, parse_ranges, precondition, range_applies
+from app.web.http.byte_ranges import MAX_RANGES, ByteRange, parse_ranges, precondition, range_applies
 
 SPECS = st.one_of(
     st.builds("{}-{}".format, st.integers(0, 40), st.integers(0, 40)),

@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 from fastapi import APIRouter, Header, Response
 from fastapi.responses import RedirectResponse
 
-from app.web.http.ranges import names_tag
+from app.web.http.byte_ranges import names_tag
 from app.web.problems import Problem
 
 FOLDER = Path(__file__).parent / "static"

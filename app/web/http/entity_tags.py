@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.web.http.ranges import is_among, names_tag
+from app.web.http.byte_ranges import is_among, names_tag
 from app.web.problems import Problem
 
 IfMatch = Annotated[str | None, Header(description="delete it only if it has this entity tag, which GET returns")]

@@ -35,9 +35,9 @@ from app.model.errors import DamagedError, InvalidInputError
 from app.observe import logger
 from app.service.content.stored_content import Content
 from app.service.conversion import Slot, SlotUse
+from app.web.http.byte_ranges import ByteRange, parse_ranges, precondition, range_applies
 from app.web.http.disposition import content_disposition
 from app.web.http.negotiation import chosen_coding, compressed, is_text, not_representable
-from app.web.http.ranges import ByteRange, parse_ranges, precondition, range_applies
 from app.web.problems import Problem
 from app.web.responses.disconnection import ClientLeft, converting, disconnected
 from app.web.server.thread_pools import pools_in, run_in

@@ -13,9 +13,9 @@ from app.service.conversion.conversion_jobs import write_rows
 from app.service.finishing.partial_content import MOST_BYTES, Missing, NothingYet, leading_bytes, leading_rows
 from app.service.gateway import Gateway
 from app.tables.write import OptionError, OutputOptions, TableFormat
+from app.web.http.byte_ranges import ByteRange, parse_ranges
 from app.web.http.disposition import file_name
 from app.web.http.negotiation import chosen_format
-from app.web.http.ranges import ByteRange, parse_ranges
 from app.web.problems import Problem
 from app.web.responses.content_response import ContentRepresentation, Piece, converted_response
 
