@@ -59,7 +59,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     unit.write_text(unit.read_text().replace("Restart=on-failure", "Restart=often"))
     done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
-    assert "Failed to parse service restart specifier" in done.stderr, "it finds what is wrong"
+    assert re.search("Failed to parse (service restart specifier|Restart=often)", done.stderr), "it finds what is wrong"
 
 
 def test_the_unit_runs_what_the_readme_installs() -> None:

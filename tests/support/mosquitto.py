@@ -26,7 +26,8 @@ def free_port() -> int:
 
 
 class Mosquitto:
-    """A broker that discards nothing: it has no limit of queued or unacknowledged messages.
+    """A broker that discards nothing: it has no limit of queued or unacknowledged messages, nor, without `settings`, of
+    the size of packets (Mosquitto 2.1 has one of 2,000,000 bytes).
 
     With `persistent` it keeps sessions and messages over `stop` and `start`, if it is stopped in order.
     """
@@ -45,6 +46,7 @@ class Mosquitto:
             "user root\n"
             f"persistence {str(persistent).lower()}\n"
             f"persistence_location {folder}/\n"
+            f"{'' if 'max_packet_size' in settings else 'max_packet_size 268435455'}\n"
             f"{settings}"
         )
 

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from app.dataset import side_columns
 from app.dataset.value_labels import Catalog
 from app.tables.write.output_table import OptionError, OutputOptions, OutputTable, TableFormat
 from app.tables.write.selection import Labelling, labelling, select
+
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset, Fragment  # takes a quarter of a second to load
 
 ROWS_A_BATCH = 16_384
 
@@ -105,7 +107,7 @@ def batches(file: pq.ParquetFile, names: list[str], first: int, rows: int) -> It
 
 
 def outgoing_of_files(
-    table: ds.Dataset, schema: pa.Schema, rows: int, options: OutputOptions, known: TableFormat, created: datetime
+    table: "Dataset", schema: pa.Schema, rows: int, options: OutputOptions, known: TableFormat, created: datetime
 ) -> OutputTable:
     """Return the part of a table of many files with this number of rows that settled options choose, for a format.
 
@@ -119,7 +121,7 @@ def outgoing_of_files(
     return selected(schema, options, known, chosen)
 
 
-def head(table: ds.Dataset, schema: pa.Schema, names: Sequence[str], first: int, rows: int) -> Iterator[pa.RecordBatch]:
+def head(table: "Dataset", schema: pa.Schema, names: Sequence[str], first: int, rows: int) -> Iterator[pa.RecordBatch]:
     """Yield these columns of a number of rows from the first on. One batch of one row group is in memory."""
     wanted = pa.schema([schema.field(name) for name in names], schema.metadata)
     begin = 0
@@ -137,16 +139,18 @@ def head(table: ds.Dataset, schema: pa.Schema, names: Sequence[str], first: int,
         begin = end
 
 
-def _pieces(table: ds.Dataset) -> Iterator[tuple[ds.Fragment, int]]:
+def _pieces(table: "Dataset") -> Iterator[tuple["Fragment", int]]:
     """Yield the table's row groups, or its other fragments, with their numbers of rows."""
+    from pyarrow.dataset import ParquetFileFragment  # noqa: PLC0415 - takes a quarter of a second to load
+
     for fragment in table.get_fragments():
-        if isinstance(fragment, ds.ParquetFileFragment):
+        if isinstance(fragment, ParquetFileFragment):
             yield from ((piece, piece.row_groups[0].num_rows) for piece in fragment.split_by_row_group())
         else:
             yield fragment, fragment.count_rows()
 
 
-def _batches(piece: ds.Fragment, schema: pa.Schema, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(piece: "Fragment", schema: pa.Schema, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
     reading = {"batch_size": ROWS_A_BATCH, "batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
     for batch in piece.to_batches(schema=schema, columns=wanted.names, **reading):
         if wanted:
