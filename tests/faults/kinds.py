@@ -16,6 +16,7 @@ from random import Random
 from threading import Timer
 from time import sleep
 
+from app.testing.waiting import until
 from tests.faults.damage import BLOCK, DAMAGE
 from tests.faults.shim import SHORT, Call
 from tests.faults.traffic import Message
@@ -292,18 +293,18 @@ def torn_tail(world: World, random: Random) -> Iterator[None]:
 def bad_block(world: World, random: Random) -> Iterator[None]:
     """Make a block of a segment unreadable: EIO when it is read, SIGBUS when it is mapped."""
     yield
+    until(lambda: _segments(world))
     world.kill()
-    if segments := _segments(world):
-        path = random.choice(segments)
-        first = random.randrange(path.stat().st_size) // BLOCK * BLOCK
-        block = (first, first + BLOCK)
-        world.expose(path, [block])
-        name, inode = path.name.partition(".")[0], path.stat().st_ino
-        # A new file of the same name has other blocks.
-        world.shim.fail(Call.READ, f"{_JOURNAL}{name}", EIO, block=block, inode=inode)
-        world.shim.fail(Call.MAP, f"{_JOURNAL}{name}", EIO, block=block, inode=inode)
-        world.faults += 1
-        world.note(f"bad block {path.name} at {block}")
+    path = random.choice(_segments(world))
+    first = random.randrange(path.stat().st_size) // BLOCK * BLOCK
+    block = (first, first + BLOCK)
+    world.expose(path, [block])
+    name, inode = path.name.partition(".")[0], path.stat().st_ino
+    # A new file of the same name has other blocks.
+    world.shim.fail(Call.READ, f"{_JOURNAL}{name}", EIO, block=block, inode=inode)
+    world.shim.fail(Call.MAP, f"{_JOURNAL}{name}", EIO, block=block, inode=inode)
+    world.faults += 1
+    world.note(f"bad block {path.name} at {block}")
     world.start()
 
 
