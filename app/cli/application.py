@@ -74,7 +74,7 @@ COMMANDS = {
     "receivers": ("receivers_command.receivers", "Show receivers that share a journal, have one leave, or forget it."),
     "mcp": (
         "mcp_command.mcp",
-        "Serve a gateway's tools for language models on standard input and output, until standard input ends.",
+        "Serve a gateway's tools for language models on standard input and output, until the input ends, or Ctrl-C.",
     ),
     "receipt": ("receipt_command.receipt", "Fetch signed receipts, and verify them without a gateway."),
     "tables": ("tables_command.tables", "Read and maintain the tables that the pipeline builds from data sets."),

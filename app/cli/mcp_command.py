@@ -23,7 +23,7 @@ def mcp(
     as_json: Json = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Serve a gateway's tools for language models on standard input and output, until standard input ends, or Ctrl-C.
+    """Serve a gateway's tools for language models on standard input and output, until the input ends, or Ctrl-C.
 
     For programs that start such a server themselves and speak the stdio transport of the Model Context Protocol. The
     gateway needs mcp = true in [http]. With --json, --list prints the tools as the protocol has them.

@@ -421,7 +421,7 @@ class TestTrouble:
             journal.append(messages_of([10]))
             clock.time += 10
             with monkeypatch.context() as disk:
-                for module in ("journal", "segment_writer"):
+                for module in ("arrow_journal", "segment_writer"):
                     disk.setattr(f"adapters.arrow_journal.{module}.seal_file", broken_first)
                 with pytest.raises(GatewayError, match="the disk fails"):
                     journal.seal()

@@ -156,7 +156,7 @@ def test_a_slow_attachment_keeps_the_segments_of_its_parts_alone(start: Start) -
 
 def test_a_segment_that_cannot_be_sealed_ends_no_other(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     host = start(journal={"segment_age": "60s"})
-    for module in ("journal", "segment_writer"):
+    for module in ("arrow_journal", "segment_writer"):
         monkeypatch.setattr(f"adapters.arrow_journal.{module}.seal_file", broken_disk)
     host.receive_file(1)
     host.clock.advance(61)
