@@ -17,6 +17,7 @@ from tests.support.competing import Competing, Identity, identity
 from tests.support.division import Division
 from tests.support.forked_gateway import Forks
 from tests.support.gateway import GatewayProcess
+from tests.support.length import IS_LONG
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqi import environment
 from tests.support.object_server import Bucket
@@ -27,7 +28,8 @@ pytestmark = pytest.mark.broker
 RECEIVERS = ("receive-a", "receive-b", "receive-c")
 
 
-@pytest.fixture(params=["disk", "archive"])
+# Receivers with disks: tests/end_to_end/test_joining.py has them in the short form.
+@pytest.fixture(params=["disk", "archive"] if IS_LONG else ["archive"])
 def shared(
     request: pytest.FixtureRequest, tmp_path: Path, postgresql: Path, bucket: Bucket
 ) -> Iterator[tuple[Division, Competing]]:
