@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from threading import Event
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from app.codecs.receipts.statements import TRANSPARENT_STATEMENT_TYPE
 from app.model.message import PhysicalMessage, Position
@@ -25,6 +25,7 @@ from app.service.assembling.reply_paths import ReplyPaths
 from app.service.context import ServiceContext
 from app.service.finishing.stored_parts import messages_at
 from app.service.receipts.receipt_desk import FoundStatement, ReceiptDesk
+from app.service.sending.resending import MinuteRate
 from app.settings import ReceiptSettings
 
 log = logger(__name__)
@@ -37,7 +38,13 @@ PATIENCE: Final = 5.0
 """Seconds for which confirmations are waited for before the place is saved."""
 MOST_ATTEMPTS: Final = 5
 """How often a receipt is sent by one process if the connection breaks each time."""
-_WINDOW: Final = 60.0
+
+
+class _Statement(NamedTuple):
+    """A statement in the log, and what it says."""
+
+    kept: KeptStatement
+    said: Mapping[str, Any]
 
 
 class ReceiptReplies:
@@ -48,14 +55,15 @@ class ReceiptReplies:
     ) -> None:
         self._context, self._stop = context, stop
         found = context.settings.sources.items()
-        self._rates = {name: each.request_missing_rate for name, each in found if each.reply_receipts}
+        self._rates = {name: MinuteRate(each.request_missing_rate) for name, each in found if each.reply_receipts}
         self._desk = ReceiptDesk(context.catalog, settings)
         self._paths = ReplyPaths(context.settings, receivers)
-        self._sent_at: dict[str, list[float]] = {name: [] for name in self._rates}
         self._attempts: dict[tuple[str, int], int] = {}
         self._ends: dict[tuple[str, int], ReplyEnd | None] = {}
         """How each receipt that was sent has ended, by source and place; None while that is not known. Other threads
         set values of keys that are there."""
+        self._read: Sequence[_Statement] = ()
+        """What was last read of the log in a step, for all sources that are there."""
 
     @property
     def has_sources(self) -> bool:
@@ -75,19 +83,25 @@ class ReceiptReplies:
             while after is not None and after < size and self._paths.is_connected(source):
                 reached = self._reply(source, after, catalog, deadline)
                 after = reached if reached > after and monotonic() < deadline and not self._stop.is_set() else None
+        self._read = ()
+
+    def _statements(self, after: int, catalog: Catalog) -> Sequence[_Statement]:
+        """Return the statements from a place on, as far as one reading of the log goes."""
+        if not self._read or not self._read[0].kept.place <= after <= self._read[-1].kept.place:
+            found = catalog.receipt_statements(after, READ_AT_ONCE)
+            self._read = [_Statement(each, json.loads(each.statement)) for each in found]
+        return [each for each in self._read if each.kept.place >= after]
 
     def _reply(self, source: str, after: int, catalog: Catalog, deadline: float) -> int:
         """Send the next receipts of a source, wait until they are confirmed, and save and return how far they are."""
-        found = catalog.receipt_statements(after, READ_AT_ONCE)
-        said = {each.place: json.loads(each.statement) for each in found}
-        all_own = [each for each in found if _is_of(said[each.place], source)]
-        own, end = all_own[:AT_ONCE], found[-1].place + 1
-        if len(all_own) > AT_ONCE:
-            end = all_own[AT_ONCE].place
-        open_now = [each for each in own if self._ends.get((source, each.place), ReplyEnd.LOST) is ReplyEnd.LOST]
-        allowed = open_now[: self._room(source)]
-        self._send(source, allowed, said)
-        waiting = {each.place for each in own}
+        found = self._statements(after, catalog)
+        all_own = [each for each in found if _is_of(each.said, source)]
+        own = all_own[:AT_ONCE]
+        end = all_own[AT_ONCE].kept.place if len(all_own) > AT_ONCE else found[-1].kept.place + 1
+        open_now = [each for each in own if self._ends.get((source, each.kept.place), ReplyEnd.LOST) is ReplyEnd.LOST]
+        allowed = open_now[: self._rates[source].room(self._context.clock.monotonic())]
+        self._send(source, allowed)
+        waiting = {each.kept.place for each in own}
         while any((source, place) in self._ends and self._ends[source, place] is None for place in waiting):
             if monotonic() > deadline or self._stop.wait(0.01):
                 break
@@ -102,21 +116,13 @@ class ReceiptReplies:
             del self._ends[source, place]
         return reached
 
-    def _room(self, source: str) -> int:
-        """Return how many receipts of a source may be sent now."""
-        now = self._context.clock.monotonic()
-        self._sent_at[source] = [at for at in self._sent_at[source] if at > now - _WINDOW]
-        return max(0, self._rates[source] - len(self._sent_at[source]))
-
-    def _send(self, source: str, receipts: Sequence[KeptStatement], said: Mapping[int, Mapping[str, Any]]) -> None:
+    def _send(self, source: str, receipts: Sequence[_Statement]) -> None:
         bound = self._context.catalog.journal_identity()
         journal = None if bound is None else bound.id
-        places = {each.place: _position(said[each.place], journal) for each in receipts}
-        messages = messages_at(self._context.journal, {place for place in places.values() if place is not None})
-        for each in receipts:
-            position = places[each.place]
-            message = None if position is None else messages.get(position)
-            self._send_one(source, each, message)
+        positions = [_position(each.said, journal) for each in receipts]
+        messages = messages_at(self._context.journal, {position for position in positions if position is not None})
+        for each, position in zip(receipts, positions, strict=True):
+            self._send_one(source, each.kept, None if position is None else messages.get(position))
 
     def _send_one(self, source: str, kept: KeptStatement, message: PhysicalMessage | None) -> None:
         key = source, kept.place
@@ -133,7 +139,7 @@ class ReceiptReplies:
             return
         body = self._desk.transparent(kept.subject, FoundStatement(kept.place, kept.statement))
         self._ends[key] = None
-        self._sent_at[source].append(self._context.clock.monotonic())
+        self._rates[source].add(self._context.clock.monotonic())
         ended = partial(self._ended, key, kept, path.address)
         path.by.reply(Reply(path.address, body, message, TRANSPARENT_STATEMENT_TYPE, ended))
 

@@ -52,6 +52,23 @@ _UTF_8: Final = 1208
 _MINUTE: Final = 60.0
 
 
+class MinuteRate:
+    """Counts what was done within the last minute of a monotonic clock (seconds), of which `most` is allowed."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._done = most, deque[float]()
+
+    def room(self, now: float) -> int:
+        """Return how much more is allowed now."""
+        while self._done and self._done[0] <= now - _MINUTE:
+            self._done.popleft()
+        return max(0, self._most - len(self._done))
+
+    def add(self, now: float, count: int = 1) -> None:
+        """Take note of what is done now."""
+        self._done.extend([now] * count)
+
+
 @dataclass(slots=True)
 class _Asked:
     """A delivery, and the requests for its attachments."""
@@ -72,9 +89,7 @@ class Resender:
     ) -> None:
         self._name, self._cut, self._context = name, cut, context
         self._sender = sender if isinstance(sender, AskableSender) and sender.answers_missing else None
-        self._rate = context.settings.destinations[name].answer_missing_rate
-        self._taken: deque[float] = deque()
-        """When the requests of the last minute were taken."""
+        self._rate = MinuteRate(context.settings.destinations[name].answer_missing_rate)
         self._next_look = 0.0
         self._pause = LOOK_SECONDS
         self._fault = Recurring(log, "missing_parts", destination=name)
@@ -90,11 +105,9 @@ class Resender:
         if self._sender is None or now < self._next_look:
             return
         self._next_look = now + LOOK_SECONDS
-        while self._taken and self._taken[0] <= now - _MINUTE:
-            self._taken.popleft()
         try:
-            bodies = self._sender.requests(min(AT_ONCE, self._rate - len(self._taken)))
-            self._taken.extend([now] * len(bodies))
+            bodies = self._sender.requests(min(AT_ONCE, self._rate.room(now)))
+            self._rate.add(now, len(bodies))
             asked: dict[str, _Asked] = {}
             for body in bodies:
                 self._sort(body, asked)
