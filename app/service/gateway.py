@@ -5,9 +5,10 @@ Each process has all parts, and runs those of its roles (`settings.roles`):
 | role | threads |
 |---|---|
 | `receive` | `receive NAME`, `journal NUMBER`, `assemble` and `finish` (with Spark: `listen`) |
-| `receive` | `receiving time`, `seal`, `retire`, `archive`, `heal`, `answer`, `ask`, `replay`, `lock` |
-| `receive`, as one of several | `receive NAME`, `journal NUMBER`, `publish` |
-| `receive`, as one of several | `receiving time`, `seal`, `retire`, `replay`, `ask`, `leave`; and `end sessions` |
+| `receive` | `receiving time`, `seal`, `retire`, `archive`, `heal`, `replay`, `lock` |
+| `receive` | `answer`, `ask`, `receipt replies` |
+| `receive`, as one of several | `receive NAME`, `journal NUMBER`, `publish`; and `end sessions` |
+| `receive`, as one of several | `receiving time`, `seal`, `retire`, `replay`, `ask`, `receipt replies`, `leave` |
 | `serve` | `send NAME`, `claims NAME`; and REST, which `app.main` runs |
 | `keep` | `keeper`, `keeper watch` |
 | `keep`, with the lease | `record`, `settle`, `sweep`, `uploads`, `abandoned uploads`, `tables` |
@@ -17,11 +18,10 @@ Each process has all parts, and runs those of its roles (`settings.roles`):
 | any | `history`, `catalog`, `events`; and `news` where other processes write events, too |
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import Event
-from typing import Any, Final
+from typing import Any
 
 from app.model.records import EventRecord
 from app.observe import logger
@@ -31,6 +31,7 @@ from app.service.content.content_service import Contents
 from app.service.context import ArchiveContext, ReceiverContext, ServiceContext, WriterContext
 from app.service.events.event_reader import EventReader, EventWatch
 from app.service.monitoring.catalog_watch import ASK_SECONDS, CatalogCounts, CatalogWatch
+from app.service.monitoring.health_report import Health
 from app.service.monitoring.history import History
 from app.service.monitoring.peers import Peers, checked
 from app.service.receipts.receipt_desk import ReceiptDesk
@@ -52,39 +53,6 @@ log = logger(__name__)
 EVENTS_SECONDS = 0.5
 NEWS_SECONDS = 0.2
 STOP_SECONDS = 20.0
-_NOT_OK: Final = {"ok": False}
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """The health of the process, as REST reports it: whether it should live on, whether it can do what its roles say,
-    whether clients can read, whether it can receive, and the checks."""
-
-    live: bool
-    ready: bool
-    read: bool
-    receive: bool
-    checks: dict[str, dict[str, Any]]
-
-    @classmethod
-    def of(
-        cls, checks: Mapping[str, dict[str, Any]], failed: list[str], roles: Collection[Role], *, is_up: bool
-    ) -> "Health":
-        """Return the health of a process with these roles by these checks, where these workers have `failed`."""
-        is_well = is_up and not failed
-        able = {
-            Role.RECEIVE: is_well and checks.get("journal", _NOT_OK)["ok"],
-            Role.SERVE: is_well and checks["catalog"]["ok"],
-            Role.KEEP: is_well,
-        }
-        stages = {"stages": {"ok": not failed, "failed": failed}}
-        return cls(
-            live=not failed,
-            ready=all(able[role] for role in roles),
-            read=Role.SERVE in roles and able[Role.SERVE],
-            receive=Role.RECEIVE in roles and able[Role.RECEIVE],
-            checks={**stages, **checks},
-        )
 
 
 class Gateway:

@@ -6,7 +6,8 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, Field
 
 from app.metrics import METRICS_CONTENT_TYPE
-from app.service.gateway import Gateway, Health
+from app.service.gateway import Gateway
+from app.service.monitoring.health_report import Health
 from app.web.dependencies.caller import Caller, authorize_unless_public, recognised
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.problems import responses
