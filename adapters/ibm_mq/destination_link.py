@@ -12,7 +12,7 @@ from adapters.ibm_mq.constants import (
 )
 from adapters.ibm_mq.descriptor import EXTENSION_SIZE, NATIVE
 from adapters.ibm_mq.reason_codes import TOO_LONG
-from adapters.ibm_mq.request_queue import RequestQueue
+from adapters.ibm_mq.reply_queues import RequestQueue
 from adapters.ibm_mq.settings import DestinationSettings
 from adapters.ibm_mq.state_queue import KeyedQueue, StateQueue
 from app.codecs.ibm_mq.constants import MQMT_DATAGRAM

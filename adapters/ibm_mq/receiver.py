@@ -13,7 +13,7 @@ from adapters.ibm_mq.client import Library, MqiError
 from adapters.ibm_mq.connect_options import log_in
 from adapters.ibm_mq.queue_watch import QueueWatch
 from adapters.ibm_mq.reason_codes import Remedy
-from adapters.ibm_mq.request_queue import ReplyQueue, reply_address, reply_to_put
+from adapters.ibm_mq.reply_queues import ReplyQueue, reply_address, reply_to_put
 from adapters.ibm_mq.settings import SourceSettings
 from adapters.ibm_mq.source_session import SourceSession, UnitLimit
 from adapters.ibm_mq.unit_of_work import InDoubt
@@ -36,7 +36,9 @@ class MqReceiver:
         self._name = name
         self._settings = settings
         self._replies = ReplyQueue()
-        self._queues = [_SourceQueue(library, name, framing, place, self._replies) for place in settings.places()]
+        places = settings.places()
+        self._own_queues = {place.queue for place in places}
+        self._queues = [_SourceQueue(library, name, framing, place, self._replies) for place in places]
         self._workers = [worker for queue in self._queues for worker in queue.workers]
 
     def resume(self, newest: Iterator[PhysicalMessage]) -> bool:
@@ -50,7 +52,7 @@ class MqReceiver:
         del name
 
     def reply_address(self, message: PhysicalMessage) -> str | None:
-        return reply_address(message.properties, self._settings.request_missing_to, self._settings.queue)
+        return reply_address(message.properties, self._settings.request_missing_to, self._own_queues)
 
     def reply(self, reply: Reply) -> None:
         self._replies.add(reply_to_put(reply))

@@ -6,7 +6,7 @@ unless the message's Report asks for the CorrelId (MQRO_PASS_CORREL_ID) or the M
 
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
@@ -76,11 +76,11 @@ class ReplyQueue:
             return None
 
 
-def reply_address(properties: Mapping[str, str], allowed: tuple[str, ...], own: str) -> str | None:
+def reply_address(properties: Mapping[str, str], allowed: tuple[str, ...], own: Container[str]) -> str | None:
     """Return the reply-to queue of a message, and its queue manager; None if there is none, if it is not allowed, or if
-    it is the source's `own` queue, where a reply would come back as a message."""
+    it is one of the source's `own` queues, where a reply would come back as a message."""
     queue, queue_manager = properties.get(_QUEUE, ""), properties.get(_QUEUE_MANAGER, "")
-    if not queue or queue == own or not any(fnmatchcase(queue, each) for each in allowed):
+    if not queue or queue in own or not any(fnmatchcase(queue, each) for each in allowed):
         return None
     return f"{queue}{_AT}{queue_manager}" if queue_manager else queue
 

@@ -34,7 +34,7 @@ from adapters.ibm_mq.constants import (
 from adapters.ibm_mq.descriptor import dead_letter, descriptor_to_get, received
 from adapters.ibm_mq.input_queue import InputQueue
 from adapters.ibm_mq.reason_codes import MQRC_SYNCPOINT_LIMIT_REACHED
-from adapters.ibm_mq.request_queue import ReplyQueue
+from adapters.ibm_mq.reply_queues import ReplyQueue
 from adapters.ibm_mq.settings import SourceSettings
 from adapters.ibm_mq.unit_of_work import InDoubt, UnitOfWork
 from app.codecs.ibm_mq.unwrap import unwrap

@@ -166,7 +166,11 @@ def test_one_source_receives_from_several_queue_managers(places: list[Place]) ->
     ]
     tables.append({**tables[0], "queue": "DEV.QUEUE.2"})
     collector = Collector()
-    with receiving(receiver := places[0].receiver(queue_managers=tables), collector):
+    receiver = places[0].receiver(queue_managers=tables, request_missing_to=["DEV.QUEUE.*"])
+    for queue, address in (("DEV.QUEUE.1", None), ("DEV.QUEUE.2", None), ("DEV.QUEUE.3", "DEV.QUEUE.3"), ("Q", None)):
+        asked = message(9)._replace(properties={"mqmd.reply_to_q": queue})
+        assert receiver.reply_address(asked) == address, "a reply to its own queues would come back"
+    with receiving(receiver, collector):
         collector.wait_for(2)
         Place(places[0].library, places[0].manager, "DEV.QUEUE.2").put(message(7))
         collector.wait_for(3)
