@@ -115,14 +115,14 @@ def messages(delivery: DeliveryRecord, options: FramingOptions, bodies: Bodies) 
 def _framed(
     delivery: DeliveryRecord, options: FramingOptions, bodies: Bodies
 ) -> Iterator[tuple[int, bytes, bytes | memoryview]]:
+    dialect = Dialect.parse(options.dialect)
     yield HEADER_MSG_TYPE, delivery.header_correl_id, _header_body(delivery, options)
     yield SUBORDINATE_MSG_TYPE, delivery.message_correl_id, delivery.application_body or b""
     for attachment in delivery.attachments:
         sequence = 0
         for sequence, body in enumerate(bodies(attachment), 1):
             yield SUBORDINATE_MSG_TYPE, correlid.join(attachment.correl_id, sequence), body
-        count = write_count(sequence, Dialect.parse(options.dialect))
-        yield SUBORDINATE_MSG_TYPE, correlid.join(attachment.correl_id, 0), count
+        yield SUBORDINATE_MSG_TYPE, correlid.join(attachment.correl_id, 0), write_count(sequence, dialect)
 
 
 def _header_body(delivery: DeliveryRecord, options: FramingOptions) -> bytes:

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.broker
 RECEIVERS = ("receive-a", "receive-b", "receive-c")
 
 
-# Receivers with disks: tests/end_to_end/test_joining.py has them in the short form.
+# Receivers with disks: tests/end_to_end/test_joining.py and test_leaving.py have them in the short form.
 @pytest.fixture(params=["disk", "archive"] if IS_LONG else ["archive"])
 def shared(
     request: pytest.FixtureRequest, tmp_path: Path, postgresql: Path, bucket: Bucket

@@ -170,7 +170,7 @@ def _heads(buffer: Bytes, heads: int) -> int | None:
 # --- values of any size -----------------------------------------------------------------------------------------------
 
 
-class _Heads(NamedTuple):
+class _ValueHead(NamedTuple):
     """The bytes in front of a value's size: the fields of integers before it, then its own name, identifier and type.
 
     They are compared in words of 8 bytes; the mask leaves out what depends on the value, and what fills the last word.
@@ -182,7 +182,7 @@ class _Heads(NamedTuple):
 
 
 @cache
-def _value_heads(repeats: int) -> _Heads:
+def _value_head(repeats: int) -> _ValueHead:
     checked_head = b"\xff" * len(_PREFIX) + b"\0\0"
     integers = [(bytes(4), b"\0"), (MessageKind.OBSERVATIONS.to_bytes(4, "big"), b"\xff"), (bytes(4), b"\0")]
     data = mask = b""
@@ -191,7 +191,7 @@ def _value_heads(repeats: int) -> _Heads:
         mask += checked_head + b"\xff\xff" + checked * 4
     data, mask = data + _PREFIX + bytes(3), mask + checked_head + b"\0"
     room = -(-len(data) // _WORD) * _WORD
-    return _Heads(len(data), *(np.frombuffer(each.ljust(room, b"\0"), np.uint64) for each in (data, mask)))
+    return _ValueHead(len(data), *(np.frombuffer(each.ljust(room, b"\0"), np.uint64) for each in (data, mask)))
 
 
 class _Expected(NamedTuple):
@@ -258,7 +258,7 @@ def _found_values(padded: Bytes, places: Integers, repeats: int) -> _FoundValues
     """
     heads, fields = 2 - repeats, 2 + repeats
     count, rest = divmod(len(places) - heads, fields)
-    before = _value_heads(repeats)
+    before = _value_head(repeats)
     end = len(padded) - _WORD
     begins = places[heads::fields]
     if rest or count < 1 or begins[0] != HEADER_SIZE + heads * _INTEGER_FIELD or begins[-1] + before.size >= end:
