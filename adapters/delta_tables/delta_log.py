@@ -344,6 +344,12 @@ def transaction(application: str, number: int) -> Action:
     return {"txn": {"appId": application, "version": number, "lastUpdated": _now()}}
 
 
+def transactions(entry: bytes) -> set[tuple[str, int]]:
+    """Return the applications and the numbers of the transactions in a version's file."""
+    actions = (json.loads(line).get("txn") for line in entry.splitlines())
+    return {(action["appId"], action["version"]) for action in actions if action}
+
+
 def _now() -> int:
     """Return the time in milliseconds, Delta's unit."""
     return time.time_ns() // 1_000_000

@@ -87,6 +87,18 @@ class DeltaTables:
         self._kept.put(name, known)
         return reached
 
+    def version_with(self, name: str, application: str, transaction: int) -> int | None:
+        folder, known = table_folders.folder(name), self._newest(name)
+        self._kept.put(name, known)
+        for version in range(-1 if known is None else known.version, -1, -1):
+            path = delta_log.version_path(folder, version)
+            if not self._storage.has(path):
+                return None
+            with self._storage.open(path) as file:
+                if (application, transaction) in delta_log.transactions(file.read()):
+                    return version
+        return None
+
     def applications(self, name: str) -> list[str]:
         known = self._newest(name)
         noted = [] if known is None else known.applications()
@@ -105,12 +117,12 @@ class DeltaTables:
 
     def commit(
         self, name: str, schema: pa.Schema, files: Sequence[TableFile], application: str, transaction: int
-    ) -> bool:
+    ) -> int | None:
         for _ in range(ATTEMPTS):
             known = self._newest(name)
             reached = None if known is None else self._reached(name, known, application)
             if reached is not None and reached >= transaction:
-                return False
+                return None
             described = delta_log.metadata(name, schema, known, delta_log.committed_by(application, known))
             actions = [
                 *([delta_log.protocol()] if known is None else []),
@@ -119,11 +131,11 @@ class DeltaTables:
                 *delta_log.added(files, known),
             ]
             data = delta_log.entry("WRITE", {"mode": "Append", "partitionBy": "[]"}, actions, appends=True)
-            if self._put(name, known, data):
-                if known is not None and known.version % JOIN_EVERY == JOIN_EVERY - 1:
+            if (version := self._put(name, known, data)) is not None:
+                if version and version % JOIN_EVERY == 0:
                     self._join_last(name)
                 self._kept.put(name, known)
-                return True
+                return version
         raise _busy(name)
 
     def replace(self, name: str, schema: pa.Schema, files: Sequence[TableFile], gone: pc.Expression) -> int:
@@ -138,9 +150,9 @@ class DeltaTables:
                 *(delta_log.removed(file, is_change=True) for file in went),
                 *delta_log.added([file for file in (*kept, *files) if file.rows], known),
             ]
-            if self._put(name, known, delta_log.entry("MERGE", {}, actions, appends=False)):
+            if (version := self._put(name, known, delta_log.entry("MERGE", {}, actions, appends=False))) is not None:
                 self._kept.put(name, known)
-                return sum(file.rows for file in went) - sum(file.rows for file in kept)
+                return version
         raise _busy(name)
 
     def _without(self, name: str, known: Snapshot, stays: pc.Expression) -> tuple[list[ActiveFile], list[TableFile]]:
@@ -357,19 +369,21 @@ class DeltaTables:
                 return False
             noted = None if received_from is None else delta_log.retained(name, snapshot, received_from)
             all_actions = [*([] if noted is None else [noted]), *actions]
-            if self._put(name, snapshot, delta_log.entry(operation, {}, all_actions, appends=False)):
+            if self._put(name, snapshot, delta_log.entry(operation, {}, all_actions, appends=False)) is not None:
                 return True
         raise _busy(name)
 
-    def _put(self, name: str, known: Snapshot | None, entry: bytes) -> bool:
-        """Write the version after the known one. Return False when another process has written it first."""
+    def _put(self, name: str, known: Snapshot | None, entry: bytes) -> int | None:
+        """Write the version after the known one, and return it. Return None when another process has written it
+        first."""
         version = 0 if known is None else known.version + 1
         if known is not None and version % CHECKPOINT_EVERY == 0:
             with suppress(
                 DeltaError, OSError, GatewayError
             ):  # another process may be at it, and a version does not need it
                 self._shorten(name, known)
-        return self._storage.put_new(delta_log.version_path(table_folders.folder(name), version), entry)
+        is_ours = self._storage.put_new(delta_log.version_path(table_folders.folder(name), version), entry)
+        return version if is_ours else None
 
     def _read(self, name: str, schema: pa.Schema, files: Sequence[ActiveFile]) -> Iterator[pa.RecordBatch]:
         rows_a_batch = max(1, min(ROWS_A_BATCH, CELLS_A_BATCH // max(1, len(schema))))

@@ -16,6 +16,8 @@ import re
 from string import ascii_lowercase, ascii_uppercase
 from typing import Final
 
+from app.model.attachment import AttachmentKind
+
 _SMALL: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
 _CAPITALS: Final = str.maketrans(ascii_lowercase, ascii_uppercase)
 
@@ -43,6 +45,11 @@ def table_name(library: str, member: str) -> str:
     if "." in library or "'" in library:
         library = name_literal(library)
     return f"{library}.{_word(member) or UNNAMED}"
+
+
+def table_with_rows(kind: AttachmentKind | None, library: str, member: str) -> str:
+    """Return the table that gets the rows of a finished attachment: that of the data sets of its name, or `files`."""
+    return table_name(library, member) if kind is AttachmentKind.DATA_SET else FILES
 
 
 def library_and_member(name: str) -> tuple[str, str]:

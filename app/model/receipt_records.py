@@ -1,5 +1,6 @@
 """The log of receipts as the catalog keeps it: what statements are made of, tiles of hashes, and signed tree heads."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from app.model.attachment import AttachmentKind
@@ -24,6 +25,7 @@ class FinishedFacts(NamedTuple):
 
     kind: AttachmentKind | None
     qualifier_1: str
+    qualifier_2: str
     description: str
     content_type: str | None
     correl_id: bytes
@@ -46,9 +48,18 @@ class FinishedFacts(NamedTuple):
     message_correl_id: bytes | None
 
 
+class CommittedTables(NamedTuple):
+    """The tables that a batch of the pipeline has changed, each with the version that has its rows, and the number of
+    the batch among those that the catalog knows."""
+
+    number: int
+    versions: Mapping[str, int]
+
+
 class ReceiptCause(NamedTuple):
     """An event about which a statement is made, with its data in JSON, as they are stored. The facts are None where the
-    catalog has no others any more, or those of what became of the subject later."""
+    catalog has no others any more, or those of what became of the subject later. `tables` are those of the batch that
+    finished it, None if it was no batch, or if they are not known."""
 
     number: int
     type: str
@@ -57,6 +68,7 @@ class ReceiptCause(NamedTuple):
     data: str
     finished: FinishedFacts | None = None
     sent: DeliveryRecord | None = None
+    tables: CommittedTables | None = None
 
 
 class NewReceipt(NamedTuple):

@@ -67,6 +67,10 @@ class TableStore(Protocol):
         """Return the transaction number that `application` last committed to a table; None if it committed none, or
         if there is no such table."""
 
+    def version_with(self, name: str, application: str, transaction: int) -> int | None:
+        """Return the version that a transaction of `application` has made; None if there is none, or if the log no
+        longer has it."""
+
     def applications(self, name: str) -> list[str]:
         """Return the applications that have committed transactions to a table; [] if there is no such table."""
 
@@ -75,15 +79,16 @@ class TableStore(Protocol):
 
     def commit(
         self, name: str, schema: pa.Schema, files: Sequence[TableFile], application: str, transaction: int
-    ) -> bool:
-        """Add files to a table; create it if necessary, and widen it to `schema`, which has all its columns.
+    ) -> int | None:
+        """Add files to a table; create it if necessary, and widen it to `schema`, which has all its columns. Return the
+        new version.
 
-        Returns False and does nothing if `application` has reached this transaction before.
+        Return None and do nothing if `application` has reached this transaction before.
         """
 
     def replace(self, name: str, schema: pa.Schema, files: Sequence[TableFile], gone: pc.Expression) -> int:
         """Remove the rows for which `gone` is true and add files, in one version; create or widen the table as `commit`
-        does. Return the number of rows removed.
+        does. Return the new version.
 
         A call that is repeated with the same rows changes nothing but the version. The transactions of applications
         stay as they are.

@@ -53,7 +53,7 @@ def numbered(*numbers: int, day: int = 1) -> pa.Table:
 
 
 def put(store: TableStore, name: str, table: pa.Table, transaction: int) -> bool:
-    return store.commit(name, table.schema, [written(store, name, table)], APP, transaction)
+    return store.commit(name, table.schema, [written(store, name, table)], APP, transaction) is not None
 
 
 def written(store: TableStore, name: str, table: pa.Table) -> TableFile:
@@ -115,7 +115,7 @@ class TableContract:
         assert tables.names() == []
         with pytest.raises(KeyError):
             tables.schema("T")
-        assert tables.commit("T", numbered(1).schema, [first], APP, 1)
+        assert tables.commit("T", numbered(1).schema, [first], APP, 1) == 0
         written(tables, "T", numbered(3))
         assert numbers(tables, "T") == [1, 2]
         assert tables.describe("T")[1:4] == (0, 2, 1)
@@ -128,16 +128,32 @@ class TableContract:
         assert tables.reached("T", "another") is None
         assert (tables.applications("T"), tables.applications("nobody's")) == ([APP], [])
         file = written(tables, "T", numbered(4))
-        assert tables.commit("T", numbered().schema, [file], "another", 1)
+        assert tables.commit("T", numbered().schema, [file], "another", 1) == 1
         assert put(tables, "T", numbered(5), 1 << 62)
         assert (tables.reached("T", APP), tables.reached("T", "another")) == (1 << 62, 1)
         assert numbers(tables, "T") == [1, 4, 5]
 
+    def test_knows_which_version_a_transaction_has_made(self, tables: TableStore) -> None:
+        made = {}
+        for transaction in (3, 7, 8, 40):
+            made[transaction] = tables.commit(
+                "T", numbered(1).schema, [written(tables, "T", numbered(1))], APP, transaction
+            )
+            if transaction == 7:
+                tables.compact("T")
+                tables.commit("T", numbered(1).schema, [], "another", 8)
+        assert made == {3: 0, 7: 1, 8: 4, 40: 5}
+        assert {each: tables.version_with("T", APP, each) for each in made} == made
+        assert tables.version_with("T", "another", 8) == 3
+        assert tables.version_with("T", APP, 9) is None
+        assert tables.version_with("T", "another", 7) is None
+        assert tables.version_with("none", APP, 3) is None
+
     def test_takes_several_files_or_none(self, tables: TableStore) -> None:
         schema = numbered().schema
-        assert tables.commit("T", schema, [], APP, 1)
+        assert tables.commit("T", schema, [], APP, 1) == 0
         assert numbers(tables, "T") == []
-        assert tables.commit("T", schema, [written(tables, "T", numbered(n)) for n in range(5)], APP, 2)
+        assert tables.commit("T", schema, [written(tables, "T", numbered(n)) for n in range(5)], APP, 2) == 1
         assert content(tables, "T")["n"].to_pylist() == [0, 1, 2, 3, 4]
         assert tables.open("T").dataset.to_table()["n"].to_pylist() == [0, 1, 2, 3, 4]
         described = tables.describe("T")
@@ -153,7 +169,7 @@ class TableContract:
         assert sorted(row["text"] or "" for row in content(tables, "T").to_pylist()) == ["", "x"]
         assert tables.describe("T").version == 1
         longer = wider.schema.set(2, labelled.with_metadata({"sas.label": "A text", "sas.length": "20"}))
-        assert tables.commit("T", longer.with_metadata({"sas.label": "new"}), [], APP, 3)
+        assert tables.commit("T", longer.with_metadata({"sas.label": "new"}), [], APP, 3) == 2
         assert tables.schema("T").field("text").metadata[b"sas.length"] == b"20"
         assert tables.schema("T").metadata == {b"sas.label": b"new"}
 
@@ -210,9 +226,9 @@ class TableContract:
         put(tables, "T", numbered(4, 5), 8)
         version = tables.describe("T").version
         wider = numbered(2, 9).append_column("more", pa.array(["a", "b"]))
-        for removed in (3, 2):
+        for at in (1, 2):
             file = written(tables, "T", wider)
-            assert tables.replace("T", wider.schema, [file], gone) == removed
+            assert tables.replace("T", wider.schema, [file], gone) == version + at
             assert numbers(tables, "T") == [1, 2, 4, 5, 9]
             more = content(tables, "T", ["n", "more"]).to_pylist()
             assert sorted(row["more"] for row in more if row["n"] in (2, 9)) == ["a", "b"]
@@ -223,6 +239,7 @@ class TableContract:
         rows = pa.table({"n": pa.array([1, None, 3], pa.int64())})
         put(tables, "T", rows, 1)
         assert tables.replace("T", rows.schema, [], pc.field("n") >= 2) == 1
+        assert tables.describe("T").version == 1
         assert content(tables, "T")["n"].to_pylist() == [1, None]
 
     def test_retains_what_was_received_since(self, tables: TableStore) -> None:

@@ -1,22 +1,27 @@
 """A commit that was killed between tables and catalog is ended by what runs next, and nothing is in a table twice."""
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from structlog.testing import capture_logs
 
 from adapters.delta_tables import DeltaTables
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
+from app.model.attachment import AttachmentKind
 from app.model.errors import CatalogError, GatewayError
 from app.model.pipeline_run import PipelineRun, RunState
 from app.pipeline.commit import commit, commit_intent, packages
 from app.pipeline.commit.commit import Committer
 from app.pipeline.run.batch import process, unfinished
+from app.service.receipts.custody_statements import statement
 from app.tables.quality import QUALITY
 from app.testing.host_results import settings
 from tests.support.damaged_archive import Archive, Killed, die_after
@@ -47,6 +52,33 @@ def recorded(archive: Archive) -> list[PipelineRun]:
     """The runs in the catalog, newest first."""
     with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
         return catalog.pipeline_runs(None, 9).items
+
+
+def begin_receipts(archive: Archive) -> None:
+    with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
+        catalog.begin_receipt_log("urn:log")
+
+
+def assert_receipts_name_the_versions_with_the_rows(archive: Archive) -> None:
+    """A table has the rows of an attachment in the version that the attachment's receipt will name, and none before.
+    deltalake alone reads them."""
+    with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
+        causes = catalog.receipt_causes(0, 10_000)[0]
+        found = [(each, catalog.attachment(each.subject)) for each in causes]
+    assert len(found) > 20
+    of_version = cache(partial(attachments_in, archive.out / "tables"))
+    for cause, record in found:
+        assert record is not None
+        said = json.loads(statement(cause, None))["table"]
+        assert (said["name"] == "files") == (record.kind is not AttachmentKind.DATA_SET)
+        assert (cause.subject in of_version(said["name"], said["version"])) == (record.observations != 0)
+        assert cause.subject not in of_version(said["name"], said["version"] - 1)
+
+
+def attachments_in(folder: Path, table: str, version: int) -> set[str]:
+    if version < 0:
+        return set()
+    return {*DeltaTable(folder / table, version).to_pyarrow_table(columns=["attachment"])["attachment"].to_pylist()}
 
 
 def batch(archive: Archive, *_ends: int) -> None:
@@ -81,6 +113,7 @@ def test_a_killed_stream_leaves_nothing_twice(
     held = [archive.segment(number) for number in archive.numbers[8:]]
     for segment in held:
         segment.rename(tmp_path / segment.name)
+    begin_receipts(archive)
     stream(archive, 4)
     with monkeypatch.context() as patched:
         die_after(patched, owner, name)
@@ -97,6 +130,7 @@ def test_a_killed_stream_leaves_nothing_twice(
     follows(archive, 6, 9, archive.numbers[-1])
     assert commit_intent.begun(store) is None
     archive.assert_as_if_whole()
+    assert_receipts_name_the_versions_with_the_rows(archive)
 
 
 def test_tables_that_are_ahead_of_an_archive_are_named(

@@ -1,10 +1,10 @@
 """The log of receipts. Clients get its heads, so every write is durable on return: a log that a power failure has cut
 would go on as another one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Text, and_, bindparam, cast, func, insert, select, update
+from sqlalchemy import Connection, Row, Text, and_, bindparam, cast, delete, func, insert, select, update
 
 from adapters.sql_catalog.bulk_rows import BulkStatement
 from adapters.sql_catalog.parts.part import CatalogPart, among, chunks, log_events
@@ -14,6 +14,7 @@ from adapters.sql_catalog.schema.catalog_tables import (
     receipt_log,
     receipt_replies,
     receipt_statements,
+    receipt_tables,
     receipt_tiles,
 )
 from adapters.sql_catalog.schema.record_rows import delivery_record
@@ -22,6 +23,7 @@ from app.model.errors import CatalogError
 from app.model.receipt_records import (
     ATTACHMENT_FINISHED,
     DELIVERY_SENT,
+    CommittedTables,
     FinishedFacts,
     KeptHead,
     KeptStatement,
@@ -89,8 +91,19 @@ class ReceiptsPart(CatalogPart):
             found = connection.execute(_CAUSES, {"after": after, "newest": newest, "most": limit})
             causes = [_cause(row) for some in found.partitions(_ROWS) for row in some]
             sent = _deliveries(connection, [each.subject for each in causes if each.type == DELIVERY_SENT])
-        causes = [each._replace(sent=sent.get(each.subject)) if sent else each for each in causes]
+            tables = _tables(connection, {each.time for each in causes if each.type == ATTACHMENT_FINISHED})
+        if sent or tables:
+            causes = [
+                each._replace(sent=sent.get(each.subject), tables=tables.get(each.time) if each.finished else None)
+                for each in causes
+            ]
         return causes, (causes[-1].number if len(causes) == limit else max(newest, after))
+
+    def save_receipt_tables(self, finished_at: int, versions: Mapping[str, int]) -> None:
+        with self._database.write() as connection:
+            number = select(func.coalesce(func.max(receipt_tables.c.number), 0) + 1).scalar_subquery()
+            saved = insert(receipt_tables).values(number=number, finished_at=finished_at, versions=dict(versions))
+            connection.execute(saved)
 
     def append_receipts(
         self,
@@ -100,6 +113,7 @@ class ReceiptsPart(CatalogPart):
         event: int,
         head: KeptHead | None,
         events: Sequence[NewEvent] = (),
+        tables: int = 0,
     ) -> ReceiptLog:
         changed = ReceiptLog(log.name, log.size + len(receipts), event)
         same = (receipt_log.c.name == log.name, receipt_log.c.size == log.size, receipt_log.c.event == log.event)
@@ -119,6 +133,8 @@ class ReceiptsPart(CatalogPart):
                 number = select(func.coalesce(func.max(receipt_heads.c.number), 0) + 1).scalar_subquery()
                 connection.execute(insert(receipt_heads).values(number=number, **head._asdict()))
             log_events(connection, events)
+            if tables:
+                connection.execute(delete(receipt_tables).where(receipt_tables.c.number < tables))
         return changed
 
     def _save_tiles(self, connection: Connection, tiles: Mapping[tuple[int, int], bytes]) -> None:
@@ -181,7 +197,13 @@ def _deliveries(connection: Connection, ids: Sequence[str]) -> dict[str, Deliver
     return {row.id: delivery_record(row) for row in rows}
 
 
+def _tables(connection: Connection, times: Collection[int]) -> dict[int, CommittedTables]:
+    """Return the tables of the batches that finished attachments at these times. Few batches are known at once."""
+    rows = connection.execute(select(receipt_tables)) if times else ()
+    return {row.finished_at: CommittedTables(row.number, row.versions) for row in rows if row.finished_at in times}
+
+
 def _cause(row: Row[Any]) -> ReceiptCause:
     known, kind = row[len(_EVENT) : len(_EVENT) + 2]
     facts = None if known is None else FinishedFacts(_KINDS[kind], *row[len(_EVENT) + 2 :])
-    return ReceiptCause._make((*row[: len(_EVENT)], facts, None))
+    return ReceiptCause._make((*row[: len(_EVENT)], facts, None, None))

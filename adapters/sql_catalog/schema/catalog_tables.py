@@ -536,6 +536,15 @@ receipt_replies = Table(
     comment="sources whose receipts go to the senders of their messages",
 )
 
+receipt_tables = Table(
+    "receipt_tables",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("finished_at", BigInteger, nullable=False, comment="that of its attachments, in µs"),
+    Column("versions", JSON, nullable=False, comment="by the name of a table, the version with its rows"),
+    comment="batches of the pipeline whose attachments the log of receipts may not have yet",
+)
+
 receipt_statements = Table(
     "receipt_statements",
     metadata,

@@ -133,6 +133,8 @@ class Committer:
         begin(store, changes.batch)
         added = self._commit_tables(changes)
         self._require_alone()
+        if self._catalog.receipt_log() is not None:
+            self._catalog.save_receipt_tables(now, self._versions(changes, added))
         self._place(changes.staged)
         self._commit_catalog(changes, now)
         if not changes.is_again:
@@ -196,6 +198,20 @@ class Committer:
             added += tables.commit(plans, self._written(tables.tasks(plans, rows.data_sets())), store, *to)
         added.append(tables.append(store, tables.FILES, tables.FILES_SCHEMA, rows.files(), *to))
         return tuple(each for each in added if each is not None)
+
+    def _versions(self, changes: Changes, added: Iterable[CommittedTable]) -> dict[str, int]:
+        """Return the versions of tables with the rows of a batch: they are in receipts. `added` lacks those tables that
+        an interrupted commit of the batch has changed, and that of quality is the first of these."""
+        versions = {each.table: each.version for each in added}
+        store = self._run.tables
+        if store is None or changes.is_again or tables.QUALITY in versions:
+            return versions
+        names = {tables.table_name(each.library, each.member) for each in changes.tables.data_sets()} | {tables.FILES}
+        for name in names - versions.keys():
+            version = store.version_with(name, application(changes.batch.journal), changes.reached)
+            if version is not None:
+                versions[name] = version
+        return versions
 
     def _written(self, tasks: Iterable[Sequence[TableTask]]) -> Iterator[Written]:
         return chain.from_iterable(map(self._write_tables, tasks))

@@ -198,9 +198,9 @@ def replace_rows(
         else:
             schema = read_schema(planned[name].schema) if name in planned else store.schema(name)
         added = files.get(name, [])
-        store.replace(name, schema, added, replaced)
+        version = store.replace(name, schema, added, replaced)
         warnings = planned[name].warnings if name in planned else []
-        yield CommittedTable(name, sum(file.rows for file in added), warnings)
+        yield CommittedTable(name, sum(file.rows for file in added), warnings, version)
 
 
 def differs(result: Result, known: Records) -> bool:

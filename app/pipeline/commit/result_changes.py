@@ -6,6 +6,7 @@ from operator import attrgetter
 
 from app.model.attachment import AttachmentKind
 from app.model.message import Position
+from app.model.names import table_with_rows
 from app.model.records import (
     ABORTED,
     DAMAGED_MESSAGE,
@@ -16,7 +17,6 @@ from app.model.records import (
     NewEvent,
     changed,
 )
-from app.pipeline.commit import tables
 from app.pipeline.commit.tables import DataSet, read_schema
 from app.pipeline.finish.finish_outcomes import Result
 from app.service.events import event_spans
@@ -123,8 +123,7 @@ def traces(results: Iterable[Result]) -> Iterator[Added]:
     """Yield the attachments of results that have a trace, with the table for their rows."""
     for record in (result.record for result in results):
         if record is not None and record.trace_parent is not None:
-            is_data_set = record.kind is AttachmentKind.DATA_SET
-            table = tables.table_name(record.qualifier_1, record.qualifier_2) if is_data_set else tables.FILES
+            table = table_with_rows(record.kind, record.qualifier_1, record.qualifier_2)
             yield Added(record.id, record.trace_parent, table)
 
 

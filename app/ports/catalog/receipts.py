@@ -20,6 +20,10 @@ class ReceiptCatalog(Protocol):
         """Return the events after a number about which statements are made, in order and at most `limit`, and the
         number of the event up to which these are all."""
 
+    def save_receipt_tables(self, finished_at: int, versions: Mapping[str, int]) -> None:
+        """Save the tables that a batch has changed, each with the version that has its rows, before the attachments
+        that it finishes at that time (µs)."""
+
     def append_receipts(
         self,
         log: ReceiptLog,
@@ -28,9 +32,11 @@ class ReceiptCatalog(Protocol):
         event: int,
         head: KeptHead | None,
         events: Sequence[NewEvent] = (),
+        tables: int = 0,
     ) -> ReceiptLog:
         """Append statements to the log, replace or add tiles, and add a head and events, all or nothing and durable;
-        return the log as it is then. It includes the events up to `event`.
+        return the log as it is then. It includes the events up to `event`. The tables of batches with a number below
+        `tables` are forgotten.
 
         Raises CatalogError if the log is not as it was when it was read: another process has appended to it.
         """

@@ -9,6 +9,7 @@ import orjson
 
 from app.model.attachment import AttachmentKind
 from app.model.message import Position
+from app.model.names import table_with_rows
 from app.model.receipt_records import FinishedFacts, ReceiptCause
 from app.model.records import DeliveryRecord
 from app.model.times import to_time
@@ -33,6 +34,7 @@ def statement(cause: ReceiptCause, journal: str | None) -> bytes:
     }
     if cause.finished is not None:
         said |= _of_attachment(cause.finished, journal)
+        said["table"] = _table(cause.finished, {} if cause.tables is None else cause.tables.versions)
     if cause.sent is not None:
         said |= _of_delivery(cause.sent)
     try:
@@ -76,6 +78,12 @@ def _of_attachment(facts: FinishedFacts, journal: str | None) -> Mapping[str, An
         "warnings": orjson.Fragment(facts.warnings),
         "evidence": orjson.Fragment(facts.evidence),
     }
+
+
+def _table(facts: FinishedFacts, versions: Mapping[str, int]) -> Mapping[str, Any] | None:
+    """Return the table with the rows of an attachment; None if no batch made them, or if its version is unknown."""
+    name = table_with_rows(facts.kind, facts.qualifier_1, facts.qualifier_2)
+    return {"name": name, "version": versions[name]} if name in versions else None
 
 
 def _of_delivery(delivery: DeliveryRecord) -> Mapping[str, Any]:

@@ -93,7 +93,8 @@ class ReceiptAppender:
             if self._makes_events
         ]
         behind = self._catalog.last_event() - reached  # without those that are made here
-        self._log = self._catalog.append_receipts(known, new, tiles, reached, head, made)
+        tables = max((each.tables.number for each in causes if each.tables is not None), default=0)
+        self._log = self._catalog.append_receipts(known, new, tiles, reached, head, made, tables)
         self._signed_by = cose.key_id(key.public_key()) if head is not None else self._signed_by
         self._metrics.receipts.inc(len(new))
         self._metrics.receipt_log_size.set(size)

@@ -1,6 +1,7 @@
 """The log of receipts: what statements are made of, and that it only grows."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -66,6 +67,27 @@ class Receipts:
         (before, now), _ = catalog.receipt_causes(0, 10)
         assert before.finished is None
         assert now.finished is not None
+
+    def test_the_tables_of_a_batch_are_known_until_the_log_has_a_later_one(self, catalog: Catalog) -> None:
+        """Also where the clock was set back between two batches."""
+        keep(catalog, *(attachment(number, State.COMPLETE) for number in (1, 2, 3, 4)))
+        batches = ((1, 70, {"WORK.A": 5, "files": 0}), (2, 60, {"WORK.\ud800": 1 << 40}), (3, 80, {}))
+        for number, time, versions in batches:
+            catalog.save_receipt_tables(time, versions)
+            catalog.finish(
+                [finished(number, finished_at=time)], [NewEvent("attachment.finished", f"a{number}", time, {})]
+            )
+        catalog.finish([finished(4, finished_at=90)], [NewEvent("attachment.finished", "a4", 90, {})])
+        log = catalog.begin_receipt_log("urn:one")
+
+        def known() -> list[tuple[int, Mapping[str, int]] | None]:
+            return [each.tables for each in catalog.receipt_causes(0, 9)[0]]
+
+        assert known() == [(1, batches[0][2]), (2, batches[1][2]), (3, {}), None]
+        log = catalog.append_receipts(log, [], {}, 1, None, tables=1)
+        assert known()[:2] == [(1, batches[0][2]), (2, batches[1][2])]
+        catalog.append_receipts(log, [], {}, 2, None, tables=2)
+        assert known() == [None, (2, batches[1][2]), (3, {}), None]
 
     def test_the_log_grows_from_what_was_read(self, catalog: Catalog) -> None:
         assert (catalog.receipt_log(), catalog.receipt_head()) == (None, None)

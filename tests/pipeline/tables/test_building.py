@@ -60,7 +60,7 @@ def content(tmp_path: Path) -> ObjectStore:
 
 def test_a_data_set_becomes_rows_that_say_whence_they_are(tables: DeltaTables, content: ObjectStore) -> None:
     data_set = stored(content, "a1", visits(), library="clinic", member="visits")
-    assert build(tables, content, [data_set], 7) == [CommittedTable("CLINIC.VISITS", 5, [])]
+    assert build(tables, content, [data_set], 7) == [CommittedTable("CLINIC.VISITS", 5, [], 0)]
     found = rows_of(tables, "CLINIC.VISITS", "a1")
     assert found.select(visits().column_names).to_pylist() == visits().to_pylist()
     assert set(found["message"].to_pylist() + found["source"].to_pylist()) == {"m", "here"}
@@ -151,7 +151,7 @@ def test_very_many_data_sets_are_divided_some_at_a_time(
     plans = plan(tables, iter(data_sets), APP, 1)
     made = list(tasks(plans, iter(data_sets)))
     assert [sum(len(task.parts) for task in some) for some in made] == [4, 4, 2]
-    assert build(tables, content, data_sets, 1) == [CommittedTable(f"WORK.{name}", 5, []) for name in "TU"]
+    assert build(tables, content, data_sets, 1) == [CommittedTable(f"WORK.{name}", 5, [], 0) for name in "TU"]
     assert tables.schema("WORK.U").names[5:] == ["y", "x", "z"]
     assert {row["attachment"] for row in pa.Table.from_batches(tables.rows("WORK.T")).to_pylist()} == {
         f"a{n}" for n in range(0, 10, 2)
@@ -222,7 +222,9 @@ def test_many_tables_of_small_data_sets_make_a_file_each(tables: DeltaTables, co
 
 
 def test_a_data_set_without_observations_makes_columns_and_no_file(tables: DeltaTables, content: ObjectStore) -> None:
-    assert build(tables, content, [stored(content, "a1", visits().slice(0, 0))], 1) == [CommittedTable("WORK.T", 0, [])]
+    assert build(tables, content, [stored(content, "a1", visits().slice(0, 0))], 1) == [
+        CommittedTable("WORK.T", 0, [], 0)
+    ]
     assert tables.schema("WORK.T").names[5:] == visits().column_names
     assert tables.describe("WORK.T").files == 0
 
@@ -235,7 +237,7 @@ class Breaks(DeltaTables):
 
     def commit(
         self, name: str, schema: pa.Schema, files: Sequence[TableFile], application: str, transaction: int
-    ) -> bool:
+    ) -> int | None:
         with self.lock:
             if not self.left:
                 raise SystemExit
@@ -322,14 +324,14 @@ def test_the_pipelines_own_tables_are_appended_to_once(tables: DeltaTables, monk
     rows = pa.table({"n": [1, 2]})
     assert added(tables, rows.slice(0, 0), 1) is None
     assert tables.names() == []
-    assert added(tables, rows, 2) == CommittedTable("files", 2, [])
+    assert added(tables, rows, 2) == CommittedTable("files", 2, [], 0)
     assert added(tables, rows, 2) is None
-    assert added(tables, rows, 3) == CommittedTable("files", 2, [])
+    assert added(tables, rows, 3) == CommittedTable("files", 2, [], 1)
     assert tables.describe("files").rows == 4
     assert added(tables, rows.slice(0, 0), 4, marks=True) is None
     assert tables.reached("files", APP) == 4
     monkeypatch.setattr(table_building, "ROWS_A_FILE", 3)
-    assert added(tables, pa.table({"n": range(9)}), 5) == CommittedTable("files", 9, [])
+    assert added(tables, pa.table({"n": range(9)}), 5) == CommittedTable("files", 9, [], 3)
     assert tables.describe("files").files == 2 + 3
     assert sorted(pa.Table.from_batches(tables.rows("files"))["n"].to_pylist()) == sorted([1, 2, 1, 2, *range(9)])
 

@@ -91,11 +91,12 @@ class Written(NamedTuple):
 
 
 class CommittedTable(NamedTuple):
-    """A table that a transaction has changed, the number of rows, and warnings for people."""
+    """A table that a transaction has changed, the number of rows, warnings for people, and the new version."""
 
     table: str
     rows: int
     warnings: list[str]
+    version: int
 
 
 def plan(tables: TableStore, data_sets: Iterable[DataSet], application: str, transaction: int) -> list[TablePlan]:
@@ -219,9 +220,10 @@ def commit(
 
     def committed(plan: TablePlan) -> CommittedTable | None:
         added = files.get(plan.table, [])
-        if not tables.commit(plan.table, read_schema(plan.schema), added, application, transaction):
+        version = tables.commit(plan.table, read_schema(plan.schema), added, application, transaction)
+        if version is None:
             return None
-        return CommittedTable(plan.table, sum(file.rows for file in added), plan.warnings)
+        return CommittedTable(plan.table, sum(file.rows for file in added), plan.warnings, version)
 
     return [each for each in together(committed, list(plans)) if each is not None]
 
@@ -246,8 +248,10 @@ def append(
     files = [tables.write(table, schema, some) for some in _in_files(batches)]
     if not files and not marks:
         return None
-    is_done = tables.commit(table, schema, files, application, transaction)
-    return CommittedTable(table, sum(file.rows for file in files), []) if is_done and files else None
+    version = tables.commit(table, schema, files, application, transaction)
+    if version is None or not files:
+        return None
+    return CommittedTable(table, sum(file.rows for file in files), [], version)
 
 
 def _in_files(batches: Iterable[pa.RecordBatch]) -> Iterator[Iterator[pa.RecordBatch]]:

@@ -52,8 +52,23 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("number", name=op.f("pk_receipt_heads")),
         comment="the signed heads of the log of receipts",
     )
+    op.create_table(
+        "receipt_replies",
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("place", sa.BigInteger(), nullable=False, comment="of the log, before which its receipts were sent"),
+        sa.PrimaryKeyConstraint("source", name=op.f("pk_receipt_replies")),
+        comment="sources whose receipts go to the senders of their messages",
+    )
+    op.create_table(
+        "receipt_tables",
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("finished_at", sa.BigInteger(), nullable=False, comment="that of its attachments, in µs"),
+        sa.Column("versions", sa.JSON(), nullable=False, comment="by the name of a table, the version with its rows"),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_receipt_tables")),
+        comment="batches of the pipeline whose attachments the log of receipts may not have yet",
+    )
 
 
 def downgrade() -> None:
-    for table in ("receipt_heads", "receipt_tiles", "receipt_statements", "receipt_log"):
-        op.drop_table(table)
+    for table in ("tables", "replies", "heads", "tiles", "statements", "log"):
+        op.drop_table(f"receipt_{table}")
