@@ -104,7 +104,7 @@ def test_what_a_batch_has_written_can_be_committed_afterwards(
     pending = written(tables, "T", numbered(2))
     upkeep(context, tables).step()
     assert len(data_files(tables, "T")) == 2
-    assert tables.commit("T", numbered(2).schema, [pending], APP, 2)
+    assert tables.commit("T", numbered(2).schema, [pending], APP, 2) is not None
     assert read_by_others(tables, "T") == [1, 2]
 
 

@@ -77,9 +77,9 @@ def test_a_link_with_a_query_has_it_in_any_order(world: World) -> None:
 
 
 def test_a_link_ends(world: World) -> None:
-    key = world.key("reader", KeyLimits(expires_at=world.stock.clock.now() + 500_000_000))
+    start = world.stock.clock.fixed = world.stock.clock.now()
+    key = world.key("reader", KeyLimits(expires_at=start + 500_000_000))
     made = world.signed(key, seconds=86400).json()
-    start = world.stock.clock.now()
     world.stock.clock.fixed = start + 499_000_000
     assert world.client.get(made["url"]).status_code == 200
     world.stock.clock.fixed = start + 501_000_000

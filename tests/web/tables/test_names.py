@@ -92,9 +92,9 @@ class Shop:
         if key not in self.marks:
             self.marks[key] = len(self.marks)
             rows = pa.table({"mark": [self.marks[key]]})
-            assert self.store.commit(
-                name, rows.schema, [self.store.write(name, rows.schema, rows.to_batches())], "test", 1
-            ), f"{name!r} is another's table, too"
+            files = [self.store.write(name, rows.schema, rows.to_batches())]
+            version = self.store.commit(name, rows.schema, files, "test", 1)
+            assert version == 0, f"{name!r} is another's table, too"
         return name
 
 
