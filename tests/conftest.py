@@ -13,6 +13,7 @@ from secrets import token_hex
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import hypothesis
 import pytest
 from xdist.scheduler import LoadFileScheduling
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # which takes half a second to load, and most tests go without
 
 ROOT = Path(__file__).parents[1]
+
+# A client reads the certificates of all authorities when it is made, which takes longer than most tests do.
+pytest.MonkeyPatch().setattr("httpx._transports.default.create_ssl_context", cache(httpx.create_ssl_context))
 
 os.environ["SPARK_SUBMIT_OPTS"] = brief_java.OPTIONS
 os.environ.pop("COLUMNS", None)  # a worker process has one, and commands then print no wider
@@ -68,14 +72,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until everything is collected: nothing of it is garbage
     length.IS_LONG = config.getoption("long")
     hypothesis.settings.load_profile("long" if length.IS_LONG else "short")
 
 
 def pytest_collection_finish() -> None:
     """Keep what was imported and collected out of all further searches for garbage."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure() -> None:

@@ -41,7 +41,7 @@ class AsyncClient:
         how = calls.options(url, token)
         self.url = url.rstrip("/")
         # With a transport of its own the client takes no proxy of the environment.
-        transport = httpx.AsyncHTTPTransport() if calls.is_loopback(how["base_url"].host) else None
+        transport = httpx.AsyncHTTPTransport(verify=how["verify"]) if calls.is_loopback(how["base_url"].host) else None
         with calls.with_proxies():
             self._http = httpx.AsyncClient(**how, transport=transport)
 

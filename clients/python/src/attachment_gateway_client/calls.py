@@ -188,4 +188,6 @@ def options(url: str, token: str | None) -> dict[str, Any]:
         "base_url": base,
         "headers": {"Authorization": f"Bearer {token}"} if token else {},
         "timeout": httpx.Timeout(30, read=300),
+        # Reading the certificates of all authorities takes 30 ms. Redirects to another scheme are not followed.
+        "verify": base.scheme == "https",
     }
