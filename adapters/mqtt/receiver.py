@@ -176,9 +176,9 @@ class MqttReceiver:
         return None if any(topic_matches_sub(each, topic) for each in self._filters) else topic
 
     def reply(self, reply: Reply) -> None:
-        replied = reply.message
-        correlation = replied.properties.get(CORRELATION_DATA) or replied.correl_id.hex()
-        properties = {TOPIC: reply.address, CONTENT_TYPE: reply.media_type, CORRELATION_DATA: correlation}
+        properties = {TOPIC: reply.address, CONTENT_TYPE: reply.media_type}
+        if (correlation := mqtt_envelope.correlation_data(reply.message, self._framing)) is not None:
+            properties[CORRELATION_DATA] = correlation.hex()
         message = PhysicalMessage(self._name, self._framing.name, body=reply.body, properties=properties)
         self._answer(_Answer(reply.address, message, reply.on_end))
 

@@ -26,6 +26,9 @@ those before them."""
 RESPONSE_TOPIC, CORRELATION_DATA = "response-topic", "correlation-data"
 """The properties with the topic on which a sender wants answers, and with what they repeat, in hexadecimal digits."""
 
+LONGEST_CORRELATION_DATA = 0xFFFF
+"""The most bytes of correlation data that MQTT 5 can carry."""
+
 OTHER_BYTES = "bytes of it came twice, and were not the same"
 """The warning of a file of which two byte ranges contradict each other."""
 

@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 import pytest
 import scitt_cose
 from paho.mqtt.client import MQTTMessage
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
+from app.codecs.ibm_mq.image import write_image
 from app.codecs.sas.dialect import Dialect
 from app.model.message import PhysicalMessage
 from tests.support.forked_gateway import ForkedGateway, shared
@@ -30,8 +33,8 @@ from tests.support.sas_client import Program, binary_file, message
 pytestmark = pytest.mark.broker
 
 KILLS = 30 if IS_LONG else 3
-FILES = 8
-"""Files sent before each kill."""
+LENGTHS = (24, 16, None, 0, 1, 25, 40_000, 65_535)
+"""The bytes of correlation data of the files that are sent before each kill; None for no correlation data."""
 MQRO_PASS_CORREL_ID, MQMT_REPLY = 64, 2
 
 
@@ -45,6 +48,19 @@ class Sent(NamedTuple):
 def sent(program: Program) -> Sent:
     content = program.random.randbytes(3000)
     return Sent(sha256(content).hexdigest(), message(program, [binary_file(program, "a.bin", content)]))
+
+
+def header_with(length: int | None, header: PhysicalMessage, random: Random) -> tuple[bytes, Properties]:
+    """Return a header as the payload and the properties of a publish with that many bytes of correlation data: as an
+    image where they cannot be its CorrelId, whose last eight bytes are zeros."""
+    if length in (16, 24):
+        properties = envelope(header)
+        properties.CorrelationData = header.correl_id[:length]
+        return bytes(header.body), properties
+    properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+    if length is not None:
+        properties.CorrelationData = random.randbytes(length)
+    return write_image(header), properties
 
 
 def settings(folder: Path, source: str) -> str:
@@ -70,7 +86,7 @@ def outcomes(process: GatewayProcess) -> dict[str, float]:
 
 
 def test_kills_lose_no_receipt_on_its_way_to_a_response_topic(tmp_path: Path) -> None:
-    """At least once, with the sender's correlation data, and to no topic that is not allowed."""
+    """At least once, with the sender's correlation data byte for byte, and to no topic that is not allowed."""
     program = Program(Random(1), Dialect.parse("big-4-excluded-packed"), ccsid=819, encoding=273)
     with Mosquitto(tmp_path) as broker:
         source = mqtt_source("in", broker.port, "files", "5", 'request_missing_to = ["replies/+", "files"]\n')
@@ -83,31 +99,32 @@ def test_kills_lose_no_receipt_on_its_way_to_a_response_topic(tmp_path: Path) ->
         listener.on_message = lambda _client, _data, each: came.append(each)
         listener.subscribe("#", 1)
 
-        def send(file: Sent, topic: str | None) -> None:
-            for each in file.messages:
-                properties = envelope(each)
+        def send(file: Sent, topic: str | None, length: int | None = 24) -> bytes | None:
+            """Send a file, and return the correlation data of its header."""
+            header = header_with(length, file.messages[0], program.random)
+            for body, properties in (header, *((bytes(each.body), envelope(each)) for each in file.messages[1:])):
                 if topic is not None:
                     properties.ResponseTopic = topic
-                sender.publish("files", bytes(each.body), 1, properties=properties).wait_for_publish(30)
+                sender.publish("files", body, 1, properties=properties).wait_for_publish(30)
+            return getattr(header[1], "CorrelationData", None)
 
-        files = []
+        expected: dict[str, bytes | None] = {}
         for number in range(KILLS):
-            for _ in range(FILES):
-                files.append(sent(program))
-                send(files[-1], "replies/sender")
+            for length in LENGTHS:
+                file = sent(program)
+                expected[file.digest] = send(file, "replies/sender", length)
             for topic in ("elsewhere/sender", "files", None):
                 send(sent(program), topic)
             sleep(0.3 * number + 0.8)
             gateway.kill()
             gateway.start()
-        expected = {each.digest: each.messages[0].correl_id for each in files}
 
         def receipts() -> list[MQTTMessage]:
             return [each for each in came if each.topic != "files"]
 
         public = (tmp_path / "pub.pem").read_bytes()
-        gateway.until(lambda: len({bytes(each.payload) for each in receipts()}) >= len(files), 90)
-        gateway.until(lambda: gateway.client.get("/v1/receipt-log").json().get("size", 0) == len(files) + 3 * KILLS)
+        gateway.until(lambda: len({bytes(each.payload) for each in receipts()}) >= len(expected), 90)
+        gateway.until(lambda: gateway.client.get("/v1/receipt-log").json().get("size", 0) == len(expected) + 3 * KILLS)
         sleep(3)  # what is confirmed is not sent again
         got = receipts()
         assert {each.topic for each in got} == {"replies/sender"}

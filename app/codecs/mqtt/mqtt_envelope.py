@@ -9,14 +9,20 @@ connection or the broker.
 Without `msg-type` the payload is an MQ image, whose descriptor counts. Framings that need no descriptor (their bodies
 contain everything) may also be sent as plain payloads, with those descriptor fields that there are.
 
+A reply repeats the correlation data byte for byte. A CorrelId has 24 bytes, and comes from elsewhere where there is an
+image or a header with a descriptor, or where messages are numbered. So a message that names a response topic keeps the
+correlation data as a property too, if its CorrelId does not tell them: those of 24 bytes, and none, take no property.
+
 No field is dropped without a word: what is not used is named, in the error or in the property `EVIDENCE`.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
+from app.codecs.ibm_mq.constants import MQ_NO_ID
 from app.codecs.ibm_mq.image import IMAGE_OVERHEAD, is_image, read_image, write_image
 from app.codecs.ibm_mq.structure_writing import identifier
 from app.codecs.ibm_mq.unwrap import unwrap
@@ -39,6 +45,8 @@ from app.wire import WireError
 CONTENT_TYPE = "content-type"
 MSG_TYPE = "msg-type"
 _CORREL_ID_SIZE = 24
+_NO_CORRELATION_DATA = "none"
+"""The property of a message without correlation data whose CorrelId comes from elsewhere."""
 _LONGEST_CACHED = 4096
 """The largest property section that is cached, in bytes."""
 _NO_FIELDS: Mapping[str, Any] = {}
@@ -142,7 +150,7 @@ def read(
             message = read_image(payload, source, framing.name, received_at)
         except WireError as error:
             raise InvalidInputError("bad-mq-image", error.row, error.at, error.why) from error
-        return _with_publish_properties(message, correl_id, fields, others)
+        return _with_correlation_data(_with_publish_properties(message, correl_id, fields, others), correl_id, framing)
     if not is_described and framing.needs_descriptor:
         unused = ", ".join(_given(correl_id, fields))
         why = f"the publish on {topic()!r} has no user property msg-type, and its payload is not an MQ image"
@@ -160,9 +168,33 @@ def read(
         **fields,
     )
     try:
-        return unwrap(message)
+        message = unwrap(message)
     except WireError as error:
         raise InvalidInputError("bad-mq-header", error.row, error.at, error.why) from error
+    return _with_correlation_data(message, correl_id, framing)
+
+
+def correlation_data(message: PhysicalMessage, framing: FramingTraits) -> bytes | None:
+    """Return the correlation data with which a message came, which a reply repeats; None if it had none."""
+    text = message.properties.get(CORRELATION_DATA)
+    if text == _NO_CORRELATION_DATA:
+        return None
+    with suppress(ValueError):  # a property of this name may come from elsewhere, such as another transport
+        if text is not None:
+            return bytes.fromhex(text)
+    return None if framing.numbered_on_arrival or message.correl_id == MQ_NO_ID else message.correl_id
+
+
+def _with_correlation_data(message: PhysicalMessage, given: bytes | None, framing: FramingTraits) -> PhysicalMessage:
+    """Return a message with its correlation data as a property, if it can be replied to and needs that property."""
+    known = message.properties
+    if RESPONSE_TOPIC not in known or correlation_data(message, framing) == given:
+        return message
+    kept = {CORRELATION_DATA: _NO_CORRELATION_DATA if given is None else given.hex()}
+    if known.get(CORRELATION_DATA, kept[CORRELATION_DATA]) != kept[CORRELATION_DATA]:
+        doubt = f"the property {CORRELATION_DATA} is not the correlation data of the publish, and is not used"
+        kept[EVIDENCE] = "; ".join([known[EVIDENCE], doubt] if EVIDENCE in known else [doubt])
+    return message._replace(properties={**known, **kept})
 
 
 def _told_by_topic(payload: memoryview, packed: bytes, levels: Sequence[str], prefix: int) -> PhysicalMessage:
@@ -173,6 +205,7 @@ def _told_by_topic(payload: memoryview, packed: bytes, levels: Sequence[str], pr
     correlation = None if given.correlation_data is None else given.correlation_data.hex()
     stated = ((CONTENT_TYPE, given.content_type), (RESPONSE_TOPIC, given.response_topic))
     others = {**dict(given.user), **{name: text for name, text in stated if text is not None}}
+    others.pop(CORRELATION_DATA, None)
     if correlation is not None:
         others[CORRELATION_DATA] = correlation
     return PhysicalMessage("", "", body=payload, properties={**own, **others, **own})
@@ -307,12 +340,14 @@ def _keep(others: dict[str, str], name: str, text: str, doubts: list[str]) -> No
 
 
 def _properties(message: PhysicalMessage) -> PublishProperties:
-    own = {name: text for name, text in message.properties.items() if name not in (TOPIC, TOPIC_PREFIX)}
+    own = dict(message.properties)
+    is_answer = TOPIC in own and CORRELATION_DATA in own
+    correlation = bytes.fromhex(own.pop(CORRELATION_DATA)) if is_answer else None
+    own = {name: text for name, text in own.items() if name not in (TOPIC, TOPIC_PREFIX)}
     content_type, response_topic = own.pop(CONTENT_TYPE, None), own.pop(RESPONSE_TOPIC, None)
-    correlation = bytes.fromhex(own.pop(CORRELATION_DATA, "")) if TOPIC in message.properties else b""
     user = list(own.items())
     if not message.msg_type:
-        return PublishProperties(correlation or None, content_type, tuple(user), response_topic)
+        return PublishProperties(correlation, content_type, tuple(user), response_topic)
     for name, (field, _, write_text, initial, _) in _FIELDS.items():
         value = getattr(message, field)
         if value != initial:

@@ -8,7 +8,14 @@ from types import MappingProxyType
 from app.framing.arrivals import ArrivalsBySource
 from app.framing.protocol import ArrivalOptions
 from app.model.errors import JournalFull
-from app.model.message import PhysicalMessage, footprint, limited_properties, properties_length
+from app.model.message import (
+    CORRELATION_DATA,
+    LONGEST_CORRELATION_DATA,
+    PhysicalMessage,
+    footprint,
+    limited_properties,
+    properties_length,
+)
 from app.service.context import ServiceContext
 from app.service.receiving.backlog import Backlog, BacklogEntry
 
@@ -71,8 +78,12 @@ class SharedIntake:
         self.backlog.put(BacklogEntry(messages, size, on_durable, messages[0].source, learned))
 
     def _limited(self, message: PhysicalMessage) -> PhysicalMessage:
-        """Return the message, or the part of it that goes to quarantine when its properties are too large."""
+        """Return the message, or the part of it that goes to quarantine when its properties are too large. Correlation
+        data, in two digits a byte, do not count: MQTT limits them."""
         length, limit = properties_length(message.properties), self._most_properties
+        if length <= limit:
+            return message
+        length -= min(len(message.properties.get(CORRELATION_DATA, "")), 2 * LONGEST_CORRELATION_DATA)
         if length <= limit:
             return message
         why = f"its properties take {length} bytes, and limits.properties_bytes allows {limit}; the first ones are kept"

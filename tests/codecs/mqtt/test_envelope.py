@@ -6,13 +6,15 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paho.mqtt import properties as paho
+from paho.mqtt.packettypes import PacketTypes
 
 from app.codecs.ibm_mq.image import write_image
 from app.codecs.mqtt import mqtt_envelope, properties
 from app.codecs.mqtt.properties import PublishProperties
 from app.framing.registry import traits
 from app.model.errors import InvalidInputError
-from app.model.message import EVIDENCE, TOPIC, TOPIC_PREFIX, PhysicalMessage
+from app.model.message import CORRELATION_DATA, EVIDENCE, TOPIC, TOPIC_PREFIX, PhysicalMessage
 
 LONG = st.integers(-(2**31), 2**31 - 1)
 IDENTIFIER = st.just(b"") | st.binary(min_size=24, max_size=24).filter(any)
@@ -40,6 +42,19 @@ MESSAGES = st.builds(
 VALID_EXTENSION: dict[str, Any] = {"msg_seq_number": 2, "offset": 3, "msg_flags": 10, "original_length": 50}
 """Values that an image may have, which travels as a queue manager would take it. A report on a segment has at least as
 many bytes as OriginalLength as it brings."""
+PahoProperties: Any = paho.Properties
+VariableByteIntegers: Any = paho.VariableByteIntegers
+SHORT = st.none() | st.binary(max_size=24) | st.just(bytes(24))
+ANY_LENGTH = SHORT | st.binary(min_size=25, max_size=80) | st.integers(0, 65_535).map(lambda size: b"\xff" * size)
+IMAGE = write_image(PhysicalMessage("", "", 8, b"I" * 24))
+CARRIED = st.one_of(
+    st.tuples(st.just("sas_queue"), st.just(b""), st.just((("msg-type", "8"),)), SHORT),
+    st.tuples(st.just("sas_queue"), st.just(IMAGE), st.just(()), ANY_LENGTH),
+    st.tuples(st.just("file_transfer"), st.just(b""), st.just(()), ANY_LENGTH),
+    st.tuples(st.just("order_packet"), st.just(b""), st.just(()), SHORT),
+    st.tuples(st.just("sas_rendezvous"), st.just(b""), st.just(()), SHORT),
+)
+"""Framing, payload, user properties and correlation data, for each way in which a message comes."""
 NAMES = TEXT.filter(lambda name: name not in mqtt_envelope.FIELD_NAMES)
 
 
@@ -167,3 +182,29 @@ def test_correlation_data_must_not_come_twice() -> None:
     packed = properties.encode(PublishProperties(b"A" * 24)) + fields + properties.encode(PublishProperties(b"B" * 24))
     with pytest.raises(InvalidInputError, match=r"properties\.correlation_data at byte 41: it comes twice"):
         read(b"", packed, PhysicalMessage("source", "sas_queue"))
+
+
+@given(CARRIED, st.sampled_from([None, "", "00", "none", "no digits"]))
+def test_a_reply_repeats_the_correlation_data_byte_for_byte(
+    carried: tuple[str, bytes, tuple[tuple[str, str], ...], bytes | None], forged: str | None
+) -> None:
+    framing, payload, user, correlation = carried
+    given = PahoProperties(PacketTypes.PUBLISH)
+    given.ResponseTopic = "replies/me"
+    if correlation is not None:
+        given.CorrelationData = correlation
+    if found := [*user, *([] if forged is None else [(CORRELATION_DATA, forged)])]:
+        given.UserProperty = found
+    packed = given.pack()
+    message = read(payload, packed[VariableByteIntegers.decode(packed)[1] :], PhysicalMessage("", framing))
+    if framing in ("sas_queue", "order_packet") and not payload and not forged:
+        takes_none = correlation is None or (len(correlation) == 24 and any(correlation))
+        assert (message.properties.keys() == {"response-topic"}) == (takes_none and forged is None)
+    if framing == "sas_rendezvous":
+        message = message._replace(correl_id=b"N" * 24)  # it is numbered
+    repeated = mqtt_envelope.correlation_data(message, traits(framing))
+    own = {TOPIC: "replies/me"} | ({} if repeated is None else {CORRELATION_DATA: repeated.hex()})
+    _, section = mqtt_envelope.write(PhysicalMessage("", framing, properties=own), "5")
+    assert section is not None
+    reply, _ = PahoProperties(PacketTypes.PUBLISH).unpack(VariableByteIntegers.encode(len(section)) + section)
+    assert getattr(reply, "CorrelationData", None) == correlation
