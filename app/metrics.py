@@ -283,8 +283,8 @@ class Metrics(_Declared):
         self.receipt_log_size = self._gauge("receipt_log_size", "Statements in the log of receipts, at the keeper")
         self.receipt_replies = self._counter(
             "receipt_replies",
-            "Receipts for the senders of attachments, by outcome: sent, refused, lost (the connection broke each "
-            "time), no-address or no-message (which is gone from the journal)",
+            "Receipts for the senders of attachments, by outcome: sent, refused, busy (refused for now, for an hour), "
+            "lost (the connection broke each time), no-address or no-message (which is gone from the journal)",
             *("source", "outcome"),
         )
         self.receipts_behind_events = self._gauge(

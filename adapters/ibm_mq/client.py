@@ -37,7 +37,15 @@ from adapters.ibm_mq.constants import (
     MQPMO_PASS_ALL_CONTEXT,
     MQPMO_SYNCPOINT,
 )
-from adapters.ibm_mq.reason_codes import BROKEN, MQRC_NO_MSG_AVAILABLE, MQRC_NOT_AUTHORIZED, Remedy, remedy, spoken
+from adapters.ibm_mq.reason_codes import (
+    BROKEN,
+    MQRC_NO_MSG_AVAILABLE,
+    MQRC_NOT_AUTHORIZED,
+    QUIESCING,
+    Remedy,
+    remedy,
+    spoken,
+)
 from adapters.ibm_mq.settings import ConnectionSettings
 from app.codecs.ibm_mq.headers import MQMD2, put_time_in
 
@@ -87,6 +95,11 @@ class MqiError(Exception):
     @property
     def remedy(self) -> Remedy:
         return remedy(self.reason)
+
+    @property
+    def may_pass(self) -> bool:
+        """Tell whether the same call may succeed later, although nobody changes it or the configuration."""
+        return self.remedy is Remedy.RETRY or self.reason in QUIESCING
 
     @property
     def is_broken(self) -> bool:

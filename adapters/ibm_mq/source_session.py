@@ -13,6 +13,7 @@ before the place of the failure (`UnitLimit`), so that a permanent failure in on
 """
 
 from collections.abc import Callable, Mapping
+from logging import INFO, WARNING
 from threading import Event as StopSignal
 
 import structlog
@@ -195,10 +196,12 @@ class SourceSession:
             try:
                 self._connection.put_alone(reply.queue, reply.queue_manager, reply.message)
             except MqiError as error:
-                reply.on_end(ReplyEnd.LOST if error.is_broken else ReplyEnd.REFUSED)
                 if error.is_broken:
+                    reply.on_end(ReplyEnd.LOST)
                     raise
-                self._log.warning("reply_not_sent", to=reply.queue, reason=str(error))
+                reply.on_end(ReplyEnd.BUSY if error.may_pass else ReplyEnd.REFUSED)
+                level = INFO if error.may_pass else WARNING
+                self._log.log(level, "reply_not_sent", to=reply.queue, reason=str(error))
             else:
                 reply.on_end(ReplyEnd.SENT)
 

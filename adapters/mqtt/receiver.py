@@ -69,6 +69,8 @@ _MOST_ANSWERS = 50_000
 """The answers that wait for a connection. Beyond that the oldest are dropped."""
 _ANSWERS_AT_ONCE = 100
 """The most answers that the broker has not confirmed."""
+_MAY_PASS = frozenset({0x89, 0x97})
+"""The reason codes of a broker that takes no publish for now: server busy, quota exceeded."""
 _RECENT = 4096
 """The newest messages in the journal that are remembered at the start. No more are unacknowledged, as a rule; if there
 are, nothing proves what they are, and the next message says so (`GAP`)."""
@@ -288,7 +290,8 @@ class MqttReceiver:
     def _send_answers(self, client: MqttClient, window: int) -> None:
         """Send the answers that wait, as many as the broker takes at once. One that is too large is left out."""
         for mid, reason in client.confirmed:
-            self._unconfirmed.pop(mid, _nothing)(ReplyEnd.REFUSED if reason.is_failure else ReplyEnd.SENT)
+            refusal = ReplyEnd.BUSY if reason.value in _MAY_PASS else ReplyEnd.REFUSED
+            self._unconfirmed.pop(mid, _nothing)(refusal if reason.is_failure else ReplyEnd.SENT)
             if reason.is_failure:
                 self._warn_once("answer_refused", f"senders get no answers: {reason}")
         client.confirmed.clear()

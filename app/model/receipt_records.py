@@ -1,6 +1,7 @@
 """The log of receipts as the catalog keeps it: what statements are made of, tiles of hashes, and signed tree heads."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from app.model.attachment import AttachmentKind
@@ -84,6 +85,17 @@ class KeptStatement(NamedTuple):
     place: int
     subject: str
     statement: bytes
+
+
+class ReceiptRetry(NamedTuple):
+    """A receipt that the address of its sender has refused for now, so many times; it is sent again at `next_at`, µs
+    since 1970."""
+
+    refusals: int
+    next_at: int
+
+
+NO_RETRIES: Mapping[int, ReceiptRetry | None] = MappingProxyType({})
 
 
 class KeptHead(NamedTuple):

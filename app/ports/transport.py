@@ -89,11 +89,12 @@ class AnsweringReceiver(Receiver, Protocol):
 
 
 class ReplyEnd(StrEnum):
-    """How a reply has ended: the broker has it, the broker or the queue refuses it, or the connection broke before
-    that was known."""
+    """How a reply has ended: the broker has it, the broker or the queue refuses it, or does so for now, as a full queue
+    does, or the connection broke before that was known."""
 
     SENT = "sent"
     REFUSED = "refused"
+    BUSY = "busy"
     LOST = "lost"
 
 

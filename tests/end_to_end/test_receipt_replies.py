@@ -1,6 +1,7 @@
 """Receipts go to the reply addresses of the messages, once they are made: over Mosquitto and over a queue manager."""
 
 import json
+import re
 from collections import Counter
 from hashlib import sha256
 from pathlib import Path
@@ -35,7 +36,7 @@ pytestmark = pytest.mark.broker
 KILLS = 30 if IS_LONG else 3
 LENGTHS = (24, 16, None, 0, 1, 25, 40_000, 65_535)
 """The bytes of correlation data of the files that are sent before each kill; None for no correlation data."""
-MQRO_PASS_CORREL_ID, MQMT_REPLY = 64, 2
+MQRO_PASS_CORREL_ID, MQRO_PASS_MSG_ID, MQMT_REPLY = 64, 128, 2
 
 
 class Sent(NamedTuple):
@@ -82,7 +83,7 @@ def verified(receipt: bytes, public: bytes) -> dict[str, Any]:
 
 def outcomes(process: GatewayProcess) -> dict[str, float]:
     total = process.samples().total
-    return {each: total("receipt_replies_total", outcome=each) for each in ("sent", "refused", "no-address")}
+    return {each: total("receipt_replies_total", outcome=each) for each in ("sent", "refused", "no-address", "busy")}
 
 
 def test_kills_lose_no_receipt_on_its_way_to_a_response_topic(tmp_path: Path) -> None:
@@ -151,35 +152,50 @@ def pymqi() -> ModuleType:
 
 
 def test_over_ibm_mq_the_reply_to_queue_gets_receipts(pymqi: ModuleType, tmp_path: Path) -> None:
-    """The CorrelId is the MsgId of the header, or its CorrelId, as its Report says. A queue that is missing delays no
-    other receipt."""
+    """CorrelId and MsgId are those that the Report of the header asks for. A queue that is missing, or full, delays no
+    other receipt. What the full one refused is sent when it has room, also by the next process."""
     program = Program(Random(1), Dialect.parse("big-4-excluded-packed"), ccsid=819, encoding=273)
     with QueueManager(tmp_path / "queue-manager") as manager:
         for queue in ("IN", "REPLY", "OTHER"):
             manager.define(f"SAS.{queue}")
+        manager.define("SAS.REFULL", maxdepth=1)
         options = 'framing = "sas_queue"\nrequest_missing_to = ["SAS.RE*", "SAS.IN"]\n'
         source = mq_source("in", manager, "SAS.IN", options)
         with ForkedGateway(tmp_path, settings(tmp_path, source), shared("pymqi")) as process:
             process.await_source("in")
             sleep(2)
-            expected: dict[str, bytes] = {}
-            ways = (("SAS.REMOVED", 0), ("SAS.OTHER", 0), ("SAS.IN", 0), ("SAS.REPLY", 0))
-            for queue, report in (*ways, ("SAS.REPLY", MQRO_PASS_CORREL_ID)):
-                file = sent(program)
-                with mq_connected(pymqi, manager) as connection:
-                    opened = pymqi.Queue(connection, "SAS.IN", pymqi.CMQC.MQOO_OUTPUT)
-                    identifiers = [put(pymqi, opened, each, queue, report) for each in file.messages]
-                    opened.close()
-                if queue == "SAS.REPLY":
-                    expected[file.digest] = file.messages[0].correl_id if report else identifiers[0]
-            process.until(lambda: sum(outcomes(process).values()) == 5, 60)
-            assert outcomes(process) == {"sent": 2, "refused": 1, "no-address": 2}
-            public, found = (tmp_path / "pub.pem").read_bytes(), taken(pymqi, manager, "SAS.REPLY")
-            assert {verified(body, public)["sha256"]: descriptor.CorrelId for descriptor, body in found} == expected
-            for descriptor, _ in found:
-                assert (descriptor.MsgType, descriptor.Format, descriptor.Report) == (MQMT_REPLY, b"AGRECEPT", 0)
+            expected: dict[str, tuple[bytes, bytes | None]] = {}
+            ways = [(f"SAS.{queue}", 0) for queue in ("REFULL", "REMOVED", "OTHER", "IN", "REPLY")]
+            passing = (MQRO_PASS_CORREL_ID, MQRO_PASS_MSG_ID, MQRO_PASS_CORREL_ID | MQRO_PASS_MSG_ID)
+            with mq_connected(pymqi, manager) as connection:
+                pymqi.Queue(connection, "SAS.REFULL", pymqi.CMQC.MQOO_OUTPUT).put(b"what fills it")
+                opened = pymqi.Queue(connection, "SAS.IN", pymqi.CMQC.MQOO_OUTPUT)
+                for queue, report in (*ways, *(("SAS.REPLY", each) for each in passing)):
+                    file = sent(program)
+                    msg_id, *_ = [put(pymqi, opened, each, queue, report) for each in file.messages]
+                    if queue in ("SAS.REPLY", "SAS.REFULL"):
+                        correl_id = file.messages[0].correl_id if report & MQRO_PASS_CORREL_ID else msg_id
+                        expected[file.digest] = correl_id, msg_id if report & MQRO_PASS_MSG_ID else None
+                opened.close()
+            process.until(lambda: sum(outcomes(process).values()) == 7, 60)
+            assert outcomes(process) == {"sent": 4, "refused": 1, "no-address": 2, "busy": 0}
+            found = taken(pymqi, manager, "SAS.REPLY")
             assert taken(pymqi, manager, "SAS.OTHER") == []
-            assert "2085" in process.log
+            assert {"2085", "2053", "receipt_postponed"} <= set(re.findall(r"2085|2053|receipt_postponed", process.log))
+            process.kill()
+            process.start()
+            process.await_source("in")
+            assert [body for _, body in taken(pymqi, manager, "SAS.REFULL")] == [b"what fills it"]
+            process.until(lambda: outcomes(process)["sent"] == 1, 60)
+            found += taken(pymqi, manager, "SAS.REFULL")
+            public, identifiers = (tmp_path / "pub.pem").read_bytes(), {each for _, each in expected.values()}
+            for descriptor, body in found:
+                assert (descriptor.MsgType, descriptor.Format, descriptor.Report) == (MQMT_REPLY, b"AGRECEPT", 0)
+                correl_id, msg_id = expected.pop(verified(body, public)["sha256"])
+                assert descriptor.CorrelId == correl_id
+                assert descriptor.MsgId == msg_id or (msg_id is None and descriptor.MsgId not in identifiers)
+            assert not expected
+            assert [taken(pymqi, manager, queue) for queue in ("SAS.REPLY", "SAS.REFULL")] == [[], []]
             assert process.listing("/v1/quarantine") == []
 
 

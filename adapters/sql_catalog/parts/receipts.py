@@ -13,6 +13,7 @@ from adapters.sql_catalog.schema.catalog_tables import (
     receipt_heads,
     receipt_log,
     receipt_replies,
+    receipt_retries,
     receipt_statements,
     receipt_tables,
     receipt_tiles,
@@ -23,6 +24,7 @@ from app.model.errors import CatalogError
 from app.model.receipt_records import (
     ATTACHMENT_FINISHED,
     DELIVERY_SENT,
+    NO_RETRIES,
     CommittedTables,
     FinishedFacts,
     KeptHead,
@@ -30,6 +32,7 @@ from app.model.receipt_records import (
     NewReceipt,
     ReceiptCause,
     ReceiptLog,
+    ReceiptRetry,
 )
 from app.model.records import DeliveryRecord, NewEvent
 
@@ -170,11 +173,29 @@ class ReceiptsPart(CatalogPart):
         place: int | None = self._one(which, lambda row: row.place)
         return place
 
-    def save_receipts_replied(self, source: str, place: int) -> None:
+    def save_receipts_replied(
+        self, source: str, place: int, retries: Mapping[int, ReceiptRetry | None] = NO_RETRIES
+    ) -> None:
         new = self._database.insert(receipt_replies).values(source=source, place=place)
         saved = new.on_conflict_do_update(index_elements=["source"], set_={"place": new.excluded.place})
+        later = [{"source": source, "place": at, **each._asdict()} for at, each in retries.items() if each is not None]
         with self._database.write(durable=True) as connection:
             connection.execute(saved)
+            if retries:
+                which = (receipt_retries.c.source == source, receipt_retries.c.place.in_(retries))
+                connection.execute(delete(receipt_retries).where(*which))
+            if later:
+                connection.execute(insert(receipt_retries), later)
+
+    def receipts_to_retry(self, source: str, now: int, limit: int) -> list[tuple[KeptStatement, int]]:
+        due = (
+            select(receipt_statements, receipt_retries.c.refusals)
+            .join(receipt_retries, receipt_retries.c.place == receipt_statements.c.number)
+            .where(receipt_retries.c.source == source, receipt_retries.c.next_at <= now)
+            .order_by(receipt_retries.c.next_at, receipt_retries.c.place)
+            .limit(limit)
+        )
+        return self._all(due, lambda row: (KeptStatement(row.number, row.subject, bytes(row.statement)), row.refusals))
 
     def receipt_tile(self, level: int, number: int) -> bytes:
         wanted = (receipt_tiles.c.level == level, receipt_tiles.c.number == number)

@@ -536,6 +536,17 @@ receipt_replies = Table(
     comment="sources whose receipts go to the senders of their messages",
 )
 
+receipt_retries = Table(
+    "receipt_retries",
+    metadata,
+    Column("source", AnyText, primary_key=True),
+    Column("place", BigInteger, primary_key=True, autoincrement=False, comment="of the log"),
+    Column("refusals", BigInteger, nullable=False, comment="how often its address took it not"),
+    Column("next_at", BigInteger, nullable=False, comment="not sent again before, in µs"),
+    Index(None, "source", "next_at"),
+    comment="receipts whose senders could take none for now",
+)
+
 receipt_tables = Table(
     "receipt_tables",
     metadata,

@@ -3,7 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from app.model.receipt_records import KeptHead, KeptStatement, NewReceipt, ReceiptCause, ReceiptLog
+from app.model.receipt_records import (
+    NO_RETRIES,
+    KeptHead,
+    KeptStatement,
+    NewReceipt,
+    ReceiptCause,
+    ReceiptLog,
+    ReceiptRetry,
+)
 from app.model.records import NewEvent
 
 
@@ -57,9 +65,16 @@ class ReceiptCatalog(Protocol):
         """Return the place of the log before which the receipts of a source were sent as replies; None if none ever
         were."""
 
-    def save_receipts_replied(self, source: str, place: int) -> None:
-        """Save the place of the log before which the receipts of a source were sent as replies. It is durable on
-        return."""
+    def save_receipts_replied(
+        self, source: str, place: int, retries: Mapping[int, ReceiptRetry | None] = NO_RETRIES
+    ) -> None:
+        """Save the place of the log before which the receipts of a source were sent as replies, and of single places
+        before it, which are sent again later; None for those that are not sent again any more. All or nothing, and
+        durable on return."""
+
+    def receipts_to_retry(self, source: str, now: int, limit: int) -> list[tuple[KeptStatement, int]]:
+        """Return the statements whose receipts are due to be sent again (µs since 1970), those first that waited
+        longest, each with the number of its refusals."""
 
     def receipt_tile(self, level: int, number: int) -> bytes:
         """Return the hashes of a tile; none if there is no such tile."""

@@ -5,6 +5,10 @@ only after the broker has confirmed what is before it. So a process that is kill
 again what was not confirmed: at least once. What a broker or a queue refuses, and what breaks the connection again and
 again, is not sent for ever: it is logged, counted, and left. REST has the receipt in any case.
 
+What is refused for now, by a full queue as a rule, leaves the order: the catalog keeps its place in the log apart, in
+the transaction that moves the place of the source past it. So it stops no other receipt. It is sent again with pauses
+that double, about an hour long, and then left.
+
 The address is that of the header, or of the first message where there is no header. A message that is no longer in the
 journal names none.
 """
@@ -18,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from app.codecs.receipts.statements import TRANSPARENT_STATEMENT_TYPE
 from app.model.message import PhysicalMessage, Position
-from app.model.receipt_records import ATTACHMENT_FINISHED, KeptStatement
+from app.model.receipt_records import ATTACHMENT_FINISHED, KeptStatement, ReceiptRetry
 from app.observe import logger
 from app.ports import Catalog, Receiver, Reply, ReplyEnd
 from app.service.assembling.reply_paths import ReplyPaths
@@ -38,13 +42,23 @@ PATIENCE: Final = 5.0
 """Seconds for which confirmations are waited for before the place is saved."""
 MOST_ATTEMPTS: Final = 5
 """How often a receipt is sent by one process if the connection breaks each time."""
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 600.0
+"""Seconds before a receipt is sent again that was refused for now. They double."""
+MOST_REFUSALS: Final = 14
+"""How often a receipt may be refused for now: with these pauses for about an hour."""
 
 
 class _Statement(NamedTuple):
-    """A statement in the log, and what it says."""
+    """A statement in the log, what it says, and how often its receipt was refused for now."""
 
     kept: KeptStatement
     said: Mapping[str, Any]
+    refusals: int = 0
+
+    @property
+    def is_last_time(self) -> bool:
+        """Whether the receipt is left if it is refused for now once more."""
+        return self.refusals + 1 >= MOST_REFUSALS
 
 
 class ReceiptReplies:
@@ -79,6 +93,8 @@ class ReceiptReplies:
             if after is None:  # what came before it was switched on is not sent
                 catalog.save_receipts_replied(source, size)
                 continue
+            if self._paths.is_connected(source):
+                self._retry(source, after, catalog)
             deadline = monotonic() + PATIENCE
             while after is not None and after < size and self._paths.is_connected(source):
                 reached = self._reply(source, after, catalog, deadline)
@@ -98,33 +114,62 @@ class ReceiptReplies:
         all_own = [each for each in found if _is_of(each.said, source)]
         own = all_own[:AT_ONCE]
         end = all_own[AT_ONCE].kept.place if len(all_own) > AT_ONCE else found[-1].kept.place + 1
-        open_now = [each for each in own if self._ends.get((source, each.kept.place), ReplyEnd.LOST) is ReplyEnd.LOST]
-        allowed = open_now[: self._rates[source].room(self._context.clock.monotonic())]
-        self._send(source, allowed)
-        waiting = {each.kept.place for each in own}
-        while any((source, place) in self._ends and self._ends[source, place] is None for place in waiting):
-            if monotonic() > deadline or self._stop.wait(0.01):
-                break
-        reached = next(
-            (place for place in sorted(waiting) if self._ends.get((source, place)) in (None, ReplyEnd.LOST)),
-            end,
-        )
+        self._send(source, own, self._rates[source].room(self._context.clock.monotonic()), deadline)
+        reached = next((each.kept.place for each in own if not self._has_ended(source, each)), end)
         if reached > after:
-            catalog.save_receipts_replied(source, reached)
-        for place in [place for place in waiting if place < reached]:
-            self._attempts.pop((source, place), None)
-            del self._ends[source, place]
+            self._save(source, reached, [each for each in own if each.kept.place < reached], catalog)
         return reached
 
-    def _send(self, source: str, receipts: Sequence[_Statement]) -> None:
+    def _retry(self, source: str, after: int, catalog: Catalog) -> None:
+        """Send those again that were refused for now, if it is time: at most half of what the rate allows."""
+        most = min(AT_ONCE, (self._rates[source].room(self._context.clock.monotonic()) + 1) // 2)
+        due = catalog.receipts_to_retry(source, self._context.clock.now(), most)
+        receipts = [_Statement(kept, json.loads(kept.statement), refusals) for kept, refusals in due]
+        self._send(source, receipts, most, monotonic() + PATIENCE)
+        if ended := [each for each in receipts if self._has_ended(source, each)]:
+            self._save(source, after, ended, catalog)
+
+    def _has_ended(self, source: str, receipt: _Statement) -> bool:
+        return self._ends.get((source, receipt.kept.place)) not in (None, ReplyEnd.LOST)
+
+    def _save(self, source: str, reached: int, ended: Sequence[_Statement], catalog: Catalog) -> None:
+        """Save how far the receipts of a source are, and when those that were refused for now are sent again."""
+        retries: dict[int, ReceiptRetry | None] = {}
+        for each in ended:
+            if self._ends[source, each.kept.place] is ReplyEnd.BUSY and not each.is_last_time:
+                pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**each.refusals)
+                next_at = self._context.clock.now() + int(pause * 1_000_000)
+                retries[each.kept.place] = ReceiptRetry(each.refusals + 1, next_at)
+            elif each.refusals:
+                retries[each.kept.place] = None
+        catalog.save_receipts_replied(source, reached, retries)
+        for each in ended:
+            self._attempts.pop((source, each.kept.place), None)
+            del self._ends[source, each.kept.place]
+
+    def _send(self, source: str, receipts: Sequence[_Statement], most: int, deadline: float) -> None:
+        """Send those receipts that are not on their way, and wait for the end of all."""
+        keys = [(source, each.kept.place) for each in receipts]
+        lost = [
+            each
+            for each, key in zip(receipts, keys, strict=True)
+            if self._ends.get(key, ReplyEnd.LOST) is ReplyEnd.LOST
+        ]
+        self._begin(source, lost[:most])
+        while any(key in self._ends and self._ends[key] is None for key in keys):
+            if monotonic() > deadline or self._stop.wait(0.01):
+                break
+
+    def _begin(self, source: str, receipts: Sequence[_Statement]) -> None:
         bound = self._context.catalog.journal_identity()
         journal = None if bound is None else bound.id
         positions = [_position(each.said, journal) for each in receipts]
         messages = messages_at(self._context.journal, {position for position in positions if position is not None})
         for each, position in zip(receipts, positions, strict=True):
-            self._send_one(source, each.kept, None if position is None else messages.get(position))
+            self._send_one(source, each, None if position is None else messages.get(position))
 
-    def _send_one(self, source: str, kept: KeptStatement, message: PhysicalMessage | None) -> None:
+    def _send_one(self, source: str, receipt: _Statement, message: PhysicalMessage | None) -> None:
+        kept = receipt.kept
         key = source, kept.place
         path = None if message is None else self._paths.to_sender(source, message)
         attempt = self._attempts[key] = self._attempts.get(key, 0) + 1
@@ -140,15 +185,19 @@ class ReceiptReplies:
         body = self._desk.transparent(kept.subject, FoundStatement(kept.place, kept.statement))
         self._ends[key] = None
         self._rates[source].add(self._context.clock.monotonic())
-        ended = partial(self._ended, key, kept, path.address)
+        ended = partial(self._ended, key, receipt, path.address)
         path.by.reply(Reply(path.address, body, message, TRANSPARENT_STATEMENT_TYPE, ended))
 
-    def _ended(self, key: tuple[str, int], kept: KeptStatement, address: str, end: ReplyEnd) -> None:
+    def _ended(self, key: tuple[str, int], receipt: _Statement, address: str, end: ReplyEnd) -> None:
         """Take note of how a reply has ended. The receiver's thread calls this."""
-        if self._ends.get(key, end) is None:
-            self._ends[key] = end
-            if end is not ReplyEnd.LOST:
-                self._count(key[0], end.value, kept, address)
+        if self._ends.get(key, end) is not None:
+            return
+        self._ends[key] = end
+        if end is ReplyEnd.BUSY and not receipt.is_last_time:
+            if not receipt.refusals:
+                log.info("receipt_postponed", attachment=receipt.kept.subject, source=key[0], address=address)
+        elif end is not ReplyEnd.LOST:
+            self._count(key[0], end.value, receipt.kept, address)
 
     def _count(self, source: str, outcome: str, kept: KeptStatement, address: str | None) -> None:
         self._context.metrics.receipt_replies.labels(source, outcome).inc()

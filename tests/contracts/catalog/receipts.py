@@ -9,7 +9,7 @@ import pytest
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.errors import CatalogError
 from app.model.evidence import Choice, Ground, Question
-from app.model.receipt_records import KeptHead, KeptStatement, NewReceipt, ReceiptLog
+from app.model.receipt_records import KeptHead, KeptStatement, NewReceipt, ReceiptLog, ReceiptRetry
 from app.model.records import Checkpoint, NewEvent, PartRun
 from app.ports import Catalog
 from tests.contracts.catalog.records import HAPPENED, State, attachment, delivery, finished, keep, message
@@ -119,3 +119,13 @@ class Receipts:
         for place in (2, 3):
             catalog.save_receipts_replied("orders", place)
         assert (catalog.receipts_replied("orders"), catalog.receipts_replied("other")) == (3, None)
+
+        catalog.save_receipts_replied(
+            "orders", 3, {0: ReceiptRetry(1, 50), 1: ReceiptRetry(1, 40), 2: ReceiptRetry(1, 60)}
+        )
+        first, second = KeptStatement(1, "a2", b"{2}"), KeptStatement(0, "a1", b"{1}")
+        assert catalog.receipts_to_retry("orders", 50, 9) == [(first, 1), (second, 1)]
+        assert catalog.receipts_to_retry("orders", 50, 1) == [(first, 1)]
+        assert catalog.receipts_to_retry("other", 50, 9) == []
+        catalog.save_receipts_replied("orders", 3, {0: None, 1: ReceiptRetry(2, 90)})
+        assert [refusals for _, refusals in catalog.receipts_to_retry("orders", 90, 9)] == [1, 2]

@@ -60,6 +60,16 @@ def upgrade() -> None:
         comment="sources whose receipts go to the senders of their messages",
     )
     op.create_table(
+        "receipt_retries",
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("place", sa.BigInteger(), autoincrement=False, nullable=False, comment="of the log"),
+        sa.Column("refusals", sa.BigInteger(), nullable=False, comment="how often its address took it not"),
+        sa.Column("next_at", sa.BigInteger(), nullable=False, comment="not sent again before, in µs"),
+        sa.PrimaryKeyConstraint("source", "place", name=op.f("pk_receipt_retries")),
+        comment="receipts whose senders could take none for now",
+    )
+    op.create_index(op.f("ix_receipt_retries_source_next_at"), "receipt_retries", ["source", "next_at"])
+    op.create_table(
         "receipt_tables",
         sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("finished_at", sa.BigInteger(), nullable=False, comment="that of its attachments, in µs"),
@@ -70,5 +80,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    for table in ("tables", "replies", "heads", "tiles", "statements", "log"):
+    for table in ("tables", "retries", "replies", "heads", "tiles", "statements", "log"):
         op.drop_table(f"receipt_{table}")
