@@ -70,7 +70,8 @@ _MOST_ANSWERS = 50_000
 _ANSWERS_AT_ONCE = 100
 """The most answers that the broker has not confirmed."""
 _MAY_PASS = frozenset({0x89, 0x97})
-"""The reason codes of a broker that takes no publish for now: server busy, quota exceeded."""
+"""The reason codes of a broker that takes no publish for now: server busy (with which it ends the connection), quota
+exceeded."""
 _RECENT = 4096
 """The newest messages in the journal that are remembered at the start. No more are unacknowledged, as a rule; if there
 are, nothing proves what they are, and the next message says so (`GAP`)."""
@@ -283,7 +284,7 @@ class MqttReceiver:
         finally:
             client.close()
             for on_end in self._unconfirmed.values():
-                on_end(ReplyEnd.LOST)
+                on_end(ReplyEnd.BUSY if client.lost_code in _MAY_PASS else ReplyEnd.LOST)
             self._unconfirmed.clear()
         return False
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from adapters.ibm_mq.client import MqiError
 from adapters.ibm_mq.reason_codes import NAMES, REMEDIES, Remedy, remedy, spoken
 from tests.support.mqi import Library, load
 
@@ -34,6 +35,12 @@ def test_each_reason_has_its_remedy(reason: int, expected: Remedy) -> None:
 
 def test_no_reason_is_left_untested() -> None:
     assert set(REMEDIES) == RETRY | RECONNECT | FATAL
+
+
+def test_a_reply_is_put_again_after_what_may_pass_by_itself() -> None:
+    """The connection is kept, or the queue manager quiesces; what breaks the connection is another matter."""
+    passing = {reason for reason in RETRY | RECONNECT | FATAL if MqiError("MQPUT1", "Q", reason).may_pass}
+    assert passing == RETRY | {2161, 2202}
 
 
 @pytest.mark.process

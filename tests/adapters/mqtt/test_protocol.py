@@ -15,7 +15,7 @@ from app.codecs.mqtt.packets import PacketType
 from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.framing.registry import traits
 from app.model.message import GAP, PhysicalMessage
-from app.ports import DeliveryProgress, Receiver, Sender, SendFailed
+from app.ports import AskingReceiver, DeliveryProgress, Receiver, Reply, ReplyEnd, Sender, SendFailed
 from app.testing.collecting_intake import Collector
 from app.testing.waiting import until
 from tests.support.scripted_broker import ScriptedBroker
@@ -578,6 +578,32 @@ def test_a_message_turned_down_fails_the_send(broker: ScriptedBroker, answer: st
             sent.result(10)
     assert failure.value.permanent is permanent
     assert str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "end"),
+    [
+        ("4004{mid}0000", ReplyEnd.SENT),
+        ("4004{mid}1000", ReplyEnd.SENT),
+        ("4004{mid}8700", ReplyEnd.REFUSED),
+        ("4004{mid}9700", ReplyEnd.BUSY),
+        ("e0028900", ReplyEnd.BUSY),
+        ("e0029700", ReplyEnd.BUSY),
+        ("e0028b00", ReplyEnd.LOST),
+    ],
+)
+def test_a_reply_ends_as_the_broker_says(broker: ScriptedBroker, answer: str, end: ReplyEnd) -> None:
+    ends: list[ReplyEnd] = []
+    here = receiver(broker)
+    with running(broker, here, Collector()):
+        subscribed(broker)
+        assert isinstance(here, AskingReceiver)
+        here.reply(Reply("replies/me", b"receipt", MESSAGE, "text/plain", ends.append))
+        mid = broker.expect(PacketType.PUBLISH).rest[12:14].hex()
+        assert ends == []
+        broker.send(answer.format(mid=mid))
+        until(lambda: ends)
+    assert ends == [end]
 
 
 def test_a_message_of_qos_2_turned_down_fails_the_send(broker: ScriptedBroker) -> None:
