@@ -79,9 +79,11 @@ class Competing:
         receivers: tuple[str, ...],
         random: Random,
         size: Size = LARGE,
+        reply_topic: str | None = None,
     ) -> None:
+        """With a `reply_topic`, receipts of the attachments of the source `sas` are wanted there."""
         self._broker, self._manager, self._receivers = broker, manager, receivers
-        self._pymqi, self._random, self._size = load("pymqi"), random, size
+        self._pymqi, self._random, self._size, self._reply_topic = load("pymqi"), random, size, reply_topic
         self._programs = {
             "sas": Program(random, body_limit=size.body_limit),
             "queue": Program(random, ccsid=500, encoding=785, body_limit=size.body_limit),
@@ -101,7 +103,9 @@ class Competing:
 
     def sources(self, name: str) -> str:
         """Return the tables of the sources of the process `name`."""
-        return mqtt_source("sas", self._broker.port, GROUP, client_id=name) + self._queues("", SHARED)
+        replies = f'request_missing_to = ["{self._reply_topic}"]\nreply_receipts = true\n' if self._reply_topic else ""
+        topic = mqtt_source("sas", self._broker.port, GROUP, client_id=name, options=replies)
+        return topic + self._queues("", SHARED)
 
     def alone(self) -> str:
         """Return the tables of one gateway that receives all of it; see `repeat`."""
@@ -143,6 +147,8 @@ class Competing:
                 needed = {identity(source, each) for each in (header, *parts)}
                 self.needed[source, attached.definition.correl_id.hex()] = needed
             sent = disordered(chain.from_iterable(messages), self._random)
+            if source == "sas" and self._reply_topic is not None:
+                sent = [each._replace(properties={"response-topic": self._reply_topic}) for each in sent]
             self._messages[source] += sent
             total += len(sent)
             if source == "sas":

@@ -91,5 +91,8 @@ def envelope(message: PhysicalMessage) -> Properties:
             ("original-length", str(message.original_length)),
         ]
     user += [("message-id", message.message_id.hex())] if message.message_id else []
-    properties.UserProperty = [*user, *message.properties.items()]
+    own = dict(message.properties)
+    if (response_topic := own.pop("response-topic", None)) is not None:
+        properties.ResponseTopic = response_topic
+    properties.UserProperty = [*user, *own.items()]
     return properties
