@@ -49,8 +49,8 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path, postgresql: Path, buc
         competing = Competing(broker, manager, RECEIVERS, Random(34), reply_topic=REPLIES)
         ack = request.param
         write_key(tmp_path / "key.pem", tmp_path / "pub.pem", 1)
-        receipts = f'[receipts]\nkey_file = "{tmp_path / "key.pem"}"\nissuer = "gateway"\n'
-        more = competing.destination + receipts
+        issuing = f'[receipts]\nkey_file = "{tmp_path / "key.pem"}"\nissuer = "gateway"\n'
+        more = competing.destination + issuing
         made = Division(tmp_path, postgresql, bucket, broker, forks, more, shared=competing.sources, ack=ack)
         ending.callback(made.stop)
         for name in (*RECEIVERS, "serve-a", "keep-a", "keep-b"):

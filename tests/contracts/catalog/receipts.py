@@ -1,7 +1,7 @@
 """The log of receipts: what statements are made of, and that it only grows."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -71,7 +71,11 @@ class Receipts:
     def test_the_tables_of_a_batch_are_known_until_the_log_has_a_later_one(self, catalog: Catalog) -> None:
         """Also where the clock was set back between two batches."""
         keep(catalog, *(attachment(number, State.COMPLETE) for number in (1, 2, 3, 4)))
-        batches = ((1, 70, {"WORK.A": 5, "files": 0}), (2, 60, {"WORK.\ud800": 1 << 40}), (3, 80, {}))
+        batches: Sequence[tuple[int, int, Mapping[str, int]]] = (
+            (1, 70, {"WORK.A": 5, "files": 0}),
+            (2, 60, {"WORK.\ud800": 1 << 40}),
+            (3, 80, {}),
+        )
         for number, time, versions in batches:
             catalog.save_receipt_tables(time, versions)
             catalog.finish(
