@@ -121,12 +121,12 @@ def test_what_is_refused_for_now_comes_again_with_longer_pauses_and_is_left_in_t
 def test_many_to_a_full_queue_leave_half_of_the_rate_to_others_and_come_when_there_is_room(place: Place) -> None:
     place.receiver.full.add("full")
     place.finish(*["full"] * (2 * RATE))
-    place.wait(180)
+    place.wait(300)
     before = len(place.receiver.sent)
     place.finish(*["free"] * (RATE // 2))
     place.wait(60)
     assert len(place.at("free")) == RATE // 2
-    assert len(place.receiver.sent) - before <= 2 * RATE
+    assert 0 < len(place.receiver.sent) - before - len(place.at("free")) <= RATE // 2
     place.receiver.full.clear()
     place.wait(HOUR, 20)
     assert (place.total("sent"), place.total("busy")) == (2.5 * RATE, 0)

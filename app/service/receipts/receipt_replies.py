@@ -69,7 +69,9 @@ class ReceiptReplies:
     ) -> None:
         self._context, self._stop = context, stop
         found = context.settings.sources.items()
-        self._rates = {name: MinuteRate(each.request_missing_rate) for name, each in found if each.reply_receipts}
+        most = {name: each.request_missing_rate for name, each in found if each.reply_receipts}
+        self._rates = {name: MinuteRate(rate) for name, rate in most.items()}
+        self._retry_rates = {name: MinuteRate(max(1, rate // 2)) for name, rate in most.items()}
         self._desk = ReceiptDesk(context.catalog, settings)
         self._paths = ReplyPaths(context.settings, receivers)
         self._attempts: dict[tuple[str, int], int] = {}
@@ -121,8 +123,9 @@ class ReceiptReplies:
         return reached
 
     def _retry(self, source: str, after: int, catalog: Catalog) -> None:
-        """Send those again that were refused for now, if it is time: at most half of what the rate allows."""
-        most = min(AT_ONCE, (self._rates[source].room(self._context.clock.monotonic()) + 1) // 2)
+        """Send those again that were refused for now, if it is time: they take at most half of the rate."""
+        now = self._context.clock.monotonic()
+        most = min(AT_ONCE, self._rates[source].room(now), self._retry_rates[source].room(now))
         due = catalog.receipts_to_retry(source, self._context.clock.now(), most)
         receipts = [_Statement(kept, json.loads(kept.statement), refusals) for kept, refusals in due]
         self._send(source, receipts, most, monotonic() + PATIENCE)
@@ -185,6 +188,8 @@ class ReceiptReplies:
         body = self._desk.transparent(kept.subject, FoundStatement(kept.place, kept.statement))
         self._ends[key] = None
         self._rates[source].add(self._context.clock.monotonic())
+        if receipt.refusals:
+            self._retry_rates[source].add(self._context.clock.monotonic())
         ended = partial(self._ended, key, receipt, path.address)
         path.by.reply(Reply(path.address, body, message, TRANSPARENT_STATEMENT_TYPE, ended))
 
