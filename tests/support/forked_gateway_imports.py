@@ -1,6 +1,14 @@
-"""The imports of the process that `tests.support.forked_gateway` forks."""
+"""The imports of the process that `tests.support.forked_gateway` forks: all that a gateway would load for its first
+message and its first request, too. pyarrow loads pandas where it is installed."""
 
 import os
+
+import anyio._backends._asyncio
+import anyio.streams.memory  # noqa: F401
+import pandas as pd  # noqa: F401
+import psycopg  # noqa: F401
+import uvicorn.lifespan.on
+import uvicorn.loops.uvloop  # noqa: F401
 
 from tests.support.mqi import load
 
