@@ -9,7 +9,6 @@ from functools import cache, partial
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 from structlog.testing import capture_logs
 
 from adapters.delta_tables import DeltaTables
@@ -26,6 +25,7 @@ from app.tables.quality import QUALITY
 from app.testing.host_results import settings
 from tests.support.damaged_archive import Archive, Killed, die_after
 from tests.support.local_steps import LocalSteps, committer_of, found_up_to, opened_run, run_batch
+from tests.support.tables import attachments_in
 
 
 @pytest.fixture
@@ -73,12 +73,6 @@ def assert_receipts_name_the_versions_with_the_rows(archive: Archive) -> None:
         assert (said["name"] == "files") == (record.kind is not AttachmentKind.DATA_SET)
         assert (cause.subject in of_version(said["name"], said["version"])) == (record.observations != 0)
         assert cause.subject not in of_version(said["name"], said["version"] - 1)
-
-
-def attachments_in(folder: Path, table: str, version: int) -> set[str]:
-    if version < 0:
-        return set()
-    return {*DeltaTable(folder / table, version).to_pyarrow_table(columns=["attachment"])["attachment"].to_pylist()}
 
 
 def batch(archive: Archive, *_ends: int) -> None:
