@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CLIENT := clients/python/pyproject.toml
 RELEASE := dist/release
 ARGS ?=
-WORKERS ?= 5
+WORKERS ?= 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
