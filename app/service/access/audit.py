@@ -139,8 +139,20 @@ class AuditLog:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def page(self, matches: Callable[[Entry], bool], cursor: str | None, limit: int) -> Page[Entry]:
-        """Return a page of the entries that match, newest first. Raises BadCursor."""
+    def page(
+        self,
+        matches: Callable[[Entry], bool],
+        cursor: str | None,
+        limit: int,
+        *,
+        texts: Sequence[str] = (),
+        since: datetime | None = None,
+    ) -> Page[Entry]:
+        """Return a page of the entries that match, newest first. Raises BadCursor.
+
+        Entries that match have all these `texts` as values. Only lines that have them are parsed, which are found by
+        the first text, best the rarest. Files that were not written to since `since` are left out.
+        """
         before: _Cursor | None = None
         if cursor is not None:
             if (match := _CURSOR.fullmatch(cursor)) is None:
@@ -148,13 +160,14 @@ class AuditLog:
             before = _Cursor(cursor, int(match[1]), int(match[2]), match[3])
         found: list[Entry] = []
         last = ""
-        for place, each in self._backwards(before):
-            if not matches(each):
+        sought = [orjson.dumps(text) for text in texts]
+        for number, each in self._backwards(before, sought, since):
+            if not matches(each.entry):
                 continue
             if len(found) == limit:
                 return Page(found, last)
-            found.append(each)
-            last = place
+            found.append(each.entry)
+            last = f"{number}.{each.begin}.{_checksum(each.line)}"
         return Page(found, None)
 
     def about(self, text: str, since: datetime, most_bytes: int) -> Iterator[Entry]:
@@ -173,19 +186,25 @@ class AuditLog:
                     return
                 first = max(0, len(data) - most_bytes)
                 most_bytes -= len(data)
-                yield from _lines_with(sought, data, first)
+                yield from (each.entry for each in _lines_backwards(data, len(data), [sought], first))
 
-    def _backwards(self, before: "_Cursor | None") -> Iterator[tuple[str, Entry]]:
-        """Yield entries, newest first, each with the cursor of those before it. Raises BadCursor."""
+    def _backwards(
+        self, before: "_Cursor | None", sought: Sequence[bytes], since: datetime | None
+    ) -> Iterator[tuple[int, "_Line"]]:
+        """Yield the lines before a cursor, newest first, each with the number of its file. Raises BadCursor."""
         for number, path in reversed(self._listed()):
             if before is not None and number > before.number:
                 continue
             with suppress(FileNotFoundError), path.open("rb") as file:
-                if not os.fstat(file.fileno()).st_size:
+                state = os.fstat(file.fileno())
+                if since is not None and state.st_mtime < since.timestamp():
+                    return
+                if not state.st_size:
                     continue
                 with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                     is_last = before is not None and number == before.number
-                    yield from _lines_backwards(data, number, before.end_in(data) if before and is_last else len(data))
+                    end = before.end_in(data) if before and is_last else len(data)
+                    yield from ((number, each) for each in _lines_backwards(data, end, sought))
 
     def _listed(self) -> list[_File]:
         """Return the files, oldest first; the last one is the current file."""
@@ -271,26 +290,26 @@ def _checksum(line: bytes) -> str:
     return f"{crc32(line):08x}"
 
 
-def _lines_with(sought: bytes, data: mmap.mmap, first: int) -> Iterator[Entry]:
-    """Yield the entries of the lines that have these bytes at or behind the byte `first`, the last one first."""
-    end = len(data)
-    while (found := data.rfind(sought, first, end)) >= 0:
+class _Line(NamedTuple):
+    """A line of a file, its first byte there, and the entry that it is."""
+
+    begin: int
+    line: bytes
+    entry: Entry
+
+
+def _lines_backwards(data: mmap.mmap, end: int, sought: Sequence[bytes], first: int = 0) -> Iterator[_Line]:
+    """Yield the lines before the byte `end` that have all the `sought` bytes, the first of them at or behind the byte
+    `first`. Lines that are no entries are left out. Only lines that have what is sought are read."""
+    rarest = sought[0] if sought else b"\n"
+    while (found := data.rfind(rarest, first, end)) >= 0:
         end = data.rfind(b"\n", 0, found) + 1
-        with suppress(orjson.JSONDecodeError):
-            parsed = orjson.loads(data[end : max(data.find(b"\n", found), found)])
-            if isinstance(parsed, dict):
-                yield parsed
-
-
-def _lines_backwards(data: mmap.mmap, number: int, end: int) -> Iterator[tuple[str, Entry]]:
-    """Yield the entries of the lines before a byte; lines that are no entries are left out."""
-    while end > 0:
-        begin = data.rfind(b"\n", 0, end - 1) + 1
-        with suppress(orjson.JSONDecodeError):
-            found = orjson.loads(line := data[begin:end])
-            if isinstance(found, dict):
-                yield f"{number}.{begin}.{_checksum(line)}", found
-        end = begin
+        line = data[end : data.find(b"\n", found) + 1]
+        if all(each in line for each in sought):
+            with suppress(orjson.JSONDecodeError):
+                parsed = orjson.loads(line)
+                if isinstance(parsed, dict):
+                    yield _Line(end, line, parsed)
 
 
 WINDOW_SECONDS = 60.0

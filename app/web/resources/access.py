@@ -136,26 +136,28 @@ def list_audit(
     log: AuditLog = request.app.state.audit
     log.flush()
     wanted = {"action": action, "result": result}
-    since, until = _text(to_microseconds(after)), _text(to_microseconds(before))
+    since, until = (optional_time(to_microseconds(time)) for time in (after, before))
+    first, end = _text(since), _text(until)
 
     def matches(entry: Entry) -> bool:
         about = entry.get("who") or {}
         return (
             all(value is None or entry.get(name) == value for name, value in wanted.items())
             and (who is None or who in (about.get("name"), about.get("id")))
-            and (since is None or str(entry.get("time")) >= since)
-            and (until is None or str(entry.get("time")) < until)
+            and (first is None or str(entry.get("time")) >= first)
+            and (end is None or str(entry.get("time")) < end)
         )
 
-    page = log.page(matches, paging.cursor, paging.limit)
+    texts = [value for value in (who, action, result) if value is not None]
+    page = log.page(matches, paging.cursor, paging.limit, texts=texts, since=since)
     counted = (each for each in page.items if action == READ_AUDIT or each.get("action") != READ_AUDIT)
     response.headers["ETag"] = weak_tag(AuditEntryView.model_validate(next(counted, NO_ENTRY)))
     return page_view(paging, page, AuditEntryView.model_validate)
 
 
-def _text(microseconds: int | None) -> str | None:
+def _text(time: datetime | None) -> str | None:
     """Return a time as entries have it, which order as texts."""
-    return None if microseconds is None else to_time(microseconds).isoformat(timespec="microseconds")
+    return None if time is None else time.isoformat(timespec="microseconds")
 
 
 LONGEST_SECONDS = 7 * 86400

@@ -2,10 +2,16 @@
 
 import json
 import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
+from random import Random
 from threading import Thread
 from typing import Any
+from unittest.mock import Mock
 
+import orjson
 import pytest
 
 from app.ports import BadCursor
@@ -130,6 +136,53 @@ def test_a_cursor_beyond_the_end_and_an_empty_log(tmp_path: Path) -> None:
     with pytest.raises(BadCursor):
         log.page(lambda each: True, "1.999999.00000000", 5)
     assert log.page(lambda each: True, "0.5.00000000", 5).items == []
+
+
+def test_only_lines_with_the_texts_are_parsed_and_only_files_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same entries are found as without texts, in pages of any size."""
+    random = Random(1)
+    log = AuditLog(tmp_path, 2000, 50)
+    names = ['"', "\\", "Åsa", "\n", "a", "refused", "done", "sign-in"]
+    for number in range(300):
+        result = "refused" if number % 50 == 7 else "done"
+        log.add(entry(number) | {"result": result, "who": {"name": random.choice(names)}})
+        if number % 9 == 0:
+            assert log.flush()
+    assert log.flush()
+    with (tmp_path / CURRENT).open("ab") as file:
+        file.write(b'{"torn": "refused"')
+    loads = Mock(wraps=orjson.loads)
+    monkeypatch.setattr("app.service.access.audit.orjson.loads", loads)
+
+    def found(texts: list[str], matches: Callable[[Any], bool], limit: int = 7, **how: Any) -> list[int]:
+        numbers, cursor = [], None
+        while True:
+            page = log.page(matches, cursor, limit, texts=texts, **how)
+            numbers += [each["n"] for each in page.items]
+            if (cursor := page.next) is None:
+                return numbers
+
+    for wanted in product([None, *names], [None, "done", "refused"]):
+
+        def matches(each: Any, wanted: tuple[str | None, str | None] = wanted) -> bool:
+            return all(
+                one in (None, value) for one, value in zip(wanted, (each["who"]["name"], each["result"]), strict=True)
+            )
+
+        texts = [text for text in wanted if text is not None]
+        assert found(texts, matches) == found(texts[::-1], matches) == found([], matches), wanted
+    loads.reset_mock()
+    assert found(["refused"], lambda each: each["result"] == "refused", 50) == [257, 207, 157, 107, 57, 7]
+    assert loads.call_count < 100
+    oldest, *others = sorted(tmp_path.glob("audit-*"))
+    os.utime(oldest, (1, 1))
+    since = datetime.fromtimestamp(2, UTC)
+    assert len(others) > 5
+    assert 0 < min(found([], lambda each: True, since=since)) < 50
+    assert min(found([], lambda each: True)) == 0
+    log.close()
 
 
 def test_a_cursor_of_another_copy_of_the_log_is_refused(tmp_path: Path) -> None:
