@@ -12,6 +12,7 @@ from bench.record import Record, kept, records
 from docs.performance import SUBJECTS
 from tests.test_benches import LARGE, SMALL
 
+
 def test_each_program_is_explained_and_has_a_record() -> None:
     assert {*SUBJECTS} == {*SMALL, *LARGE}
     assert {*SUBJECTS} == {*records()}
