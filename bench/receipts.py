@@ -42,7 +42,7 @@ from bench.intake import PATIENCE, SMALL, TOPIC, Load, Spent, gateway, make_load
 from tests.support.gateway import GatewayProcess
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import Version, publish
-from tests.support.receipt_keys import write_key
+from tests.support.receipts import write_key
 from tests.support.subscribe import subscribe
 
 MADE_WITHIN: Final = 20.0

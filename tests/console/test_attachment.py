@@ -20,7 +20,7 @@ from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import publish
-from tests.support.receipt_keys import write_key
+from tests.support.receipts import write_key
 from tests.support.sas_client import Attached, Program, binary_file, data_set, message, text_file
 from tests.support.tables import field, visits
 

@@ -1,23 +1,19 @@
 """A gateway that only takes, and a Spark job that puts together, through a real Mosquitto and one REST."""
 
-import json
 from collections.abc import Iterator
-from functools import cache, partial
 from pathlib import Path
 from random import Random
 
 import pytest
-import scitt_cose
 
 from app.pipeline.commit import commit_intent
 from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.loads import assert_received, messages, mixed
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import publish
-from tests.support.receipt_keys import write_key
+from tests.support.receipts import assert_version_added, verified, write_key
 from tests.support.sas_client import Program, binary_file, disordered, message
 from tests.support.stream_job import StreamJob
-from tests.support.tables import attachments_in
 
 pytestmark = pytest.mark.broker
 
@@ -44,7 +40,7 @@ def test_what_lands_is_assembled_by_spark_shown_by_the_gateway_and_heals(broker:
     again = message(program, [rotting])
     private, public = tmp_path / "key.pem", tmp_path / "pub.pem"
     write_key(private, public, 1)
-    settings = mqtt_source("sas", broker.port, TOPIC) + f'[receipts]\nkey_file = "{private}"\n'
+    settings = mqtt_source("sas", broker.port, TOPIC) + f'[receipts]\nkey_file = "{private}"\nissuer = "gateway"\n'
     with GatewayProcess(tmp_path, settings, first=SPARK) as gateway, StreamJob(tmp_path) as job:
         gateway.await_source("sas")
         publish([*begun[:5], *again], broker.port, TOPIC, "5")
@@ -79,15 +75,12 @@ def test_what_lands_is_assembled_by_spark_shown_by_the_gateway_and_heals(broker:
 
 
 def assert_receipts_name_the_versions_with_the_rows(gateway: GatewayProcess, tables: Path, key: bytes) -> None:
-    of_version = cache(partial(attachments_in, tables))
     for attachment in gateway.listing("/v1/attachments"):
         receipt = f"/v1/attachments/{attachment['id']}/receipt"
         gateway.until(lambda path=receipt: gateway.client.get(path).status_code == 200)  # type: ignore[misc]
-        signed = gateway.client.get(receipt).content
-        said = json.loads(scitt_cose.parse_signed_statement(signed, public_key_pem=key)["payload"])["table"]
-        assert (said["name"] == "files") == (attachment["kind"] != "data-set")
-        assert (attachment["id"] in of_version(said["name"], said["version"])) == (attachment.get("observations") != 0)
-        assert attachment["id"] not in of_version(said["name"], said["version"] - 1)
+        said = verified(gateway.client.get(receipt).content, key)
+        assert said["subject"] == attachment["id"]
+        assert_version_added(said, tables, attachment["kind"], attachment.get("observations"))
 
 
 def rot(path: Path, body: bytes) -> None:

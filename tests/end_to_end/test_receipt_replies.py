@@ -1,6 +1,5 @@
 """Receipts go to the reply addresses of the messages, once they are made: over Mosquitto and over a queue manager."""
 
-import json
 from collections import Counter
 from hashlib import sha256
 from pathlib import Path
@@ -10,7 +9,6 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
-import scitt_cose
 from paho.mqtt.client import MQTTMessage
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
@@ -27,7 +25,7 @@ from tests.support.mq import mq_source, taken
 from tests.support.mqi import load
 from tests.support.publish import connected, envelope
 from tests.support.queue_manager import QueueManager
-from tests.support.receipt_keys import write_key
+from tests.support.receipts import verified, write_key
 from tests.support.sas_client import Program, binary_file, message
 
 pytestmark = pytest.mark.broker
@@ -66,18 +64,6 @@ def header_with(length: int | None, header: PhysicalMessage, random: Random) -> 
 def settings(folder: Path, source: str) -> str:
     write_key(folder / "key.pem", folder / "pub.pem", 1)
     return f'{source}reply_receipts = true\n[receipts]\nkey_file = "{folder / "key.pem"}"\nissuer = "gateway"\n'
-
-
-def verified(receipt: bytes, public: bytes) -> dict[str, Any]:
-    """Return the statement that a receipt proves, by a library that shares no code with the gateway."""
-    parsed = scitt_cose.parse_signed_statement(receipt, public_key_pem=public)
-    assert (parsed["signature_verified"], parsed["issuer"]) == (True, "gateway")
-    (proof,) = scitt_cose.extract_receipts(receipt)
-    found = scitt_cose.verify_receipt(proof, leaf_entry_hex=parsed["payload"].hex(), log_public_key_pem=public)
-    assert found.ok, found.errors
-    said: dict[str, Any] = json.loads(parsed["payload"])
-    assert said["subject"] == parsed["subject"]
-    return said
 
 
 def outcomes(process: GatewayProcess) -> dict[str, float]:

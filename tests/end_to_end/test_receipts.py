@@ -15,7 +15,7 @@ from tests.cli.conftest import run as run  # noqa: PLC0414 - a fixture
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.length import IS_LONG
 from tests.support.mosquitto import Mosquitto
-from tests.support.receipt_keys import write_key
+from tests.support.receipts import write_key
 from tests.support.webhook_receiver import SECRET, WebhookReceiver
 
 pytestmark = pytest.mark.broker

@@ -13,7 +13,6 @@ import pytest
 from adapters.arrow_journal import ArrowJournal
 from adapters.arrow_journal.archive import ArrowArchive
 from app.testing.waiting import until
-from tests.end_to_end.test_receipt_replies import verified
 from tests.support.competing import Competing, Identity, identity
 from tests.support.division import Division
 from tests.support.forked_gateway import Forks
@@ -24,7 +23,7 @@ from tests.support.mqi import environment
 from tests.support.object_server import Bucket
 from tests.support.publish import connected
 from tests.support.queue_manager import QueueManager
-from tests.support.receipt_keys import write_key
+from tests.support.receipts import verified, write_key
 
 pytestmark = pytest.mark.broker
 

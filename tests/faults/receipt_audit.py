@@ -13,7 +13,7 @@ import orjson
 import scitt_cose
 
 from tests.faults.traffic import DATA_SET, Attachment
-from tests.support.receipt_keys import write_key
+from tests.support.receipts import write_key
 
 WAITED = 30.0
 """Seconds without a further receipt after which those that are missing count as lost."""

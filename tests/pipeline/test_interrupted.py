@@ -5,7 +5,6 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
-from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from structlog.testing import capture_logs
 from adapters.delta_tables import DeltaTables
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
-from app.model.attachment import AttachmentKind
 from app.model.errors import CatalogError, GatewayError
 from app.model.pipeline_run import PipelineRun, RunState
 from app.pipeline.commit import commit, commit_intent, packages
@@ -25,7 +23,7 @@ from app.tables.quality import QUALITY
 from app.testing.host_results import settings
 from tests.support.damaged_archive import Archive, Killed, die_after
 from tests.support.local_steps import LocalSteps, committer_of, found_up_to, opened_run, run_batch
-from tests.support.tables import attachments_in
+from tests.support.receipts import assert_version_added
 
 
 @pytest.fixture
@@ -60,19 +58,15 @@ def begin_receipts(archive: Archive) -> None:
 
 
 def assert_receipts_name_the_versions_with_the_rows(archive: Archive) -> None:
-    """A table has the rows of an attachment in the version that the attachment's receipt will name, and none before.
-    deltalake alone reads them."""
     with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
         causes = catalog.receipt_causes(0, 10_000)[0]
         found = [(each, catalog.attachment(each.subject)) for each in causes]
     assert len(found) > 20
-    of_version = cache(partial(attachments_in, archive.out / "tables"))
     for cause, record in found:
         assert record is not None
-        said = json.loads(statement(cause, None))["table"]
-        assert (said["name"] == "files") == (record.kind is not AttachmentKind.DATA_SET)
-        assert (cause.subject in of_version(said["name"], said["version"])) == (record.observations != 0)
-        assert cause.subject not in of_version(said["name"], said["version"] - 1)
+        assert record.kind is not None
+        said = json.loads(statement(cause, None))
+        assert_version_added(said, archive.out / "tables", record.kind.word, record.observations)
 
 
 def batch(archive: Archive, *_ends: int) -> None:

@@ -1,4 +1,4 @@
-"""Receipts that the address of a sender takes not for now: when they are sent again, and when no more."""
+"""Receipts that the address of a sender refuses for now: when they are sent again, and when no more."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -16,7 +16,7 @@ from app.service.receipts.receipt_appender import ReceiptAppender
 from app.service.receipts.receipt_replies import LONGEST_PAUSE, MOST_REFUSALS, ReceiptReplies
 from app.testing.gateway_stages import ManualClock, service_context
 from tests.service.test_round_trip import receive
-from tests.support.receipt_keys import PEM
+from tests.support.receipts import PEM
 from tests.support.sas_client import Program, binary_file, message
 from tests.support.service_context import Connected
 

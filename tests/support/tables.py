@@ -3,22 +3,13 @@
 from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta
 from io import BytesIO
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 TEXT = {"sas.type": "character", "sas.length": "24", "sas.format": "$24."}
 NAME = {"sas.type": "character", "sas.length": "8", "sas.label": "First name", "sas.nsort": "1"}
 NUMBER = {"sas.type": "numeric", "sas.length": "8"}
-
-
-def attachments_in(folder: Path, table: str, version: int) -> set[str]:
-    """Return the attachments whose rows a version of a table has, as deltalake alone reads it."""
-    if version < 0:
-        return set()
-    return {*DeltaTable(folder / table, version).to_pyarrow_table(columns=["attachment"])["attachment"].to_pylist()}
 
 
 def field(name: str, data_type: pa.DataType, **said: str) -> pa.Field:

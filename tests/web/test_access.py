@@ -22,7 +22,7 @@ from app.service.access.api_keys import UNLIMITED, KeyLimits, make_key
 from app.web.access.operations import OPERATIONS
 from app.web.app import create_app
 from app.web.responses import event_feed, long_polling
-from tests.support.receipt_keys import KEY, PEM
+from tests.support.receipts import KEY, PEM
 from tests.support.tables import parquet, pupils
 from tests.support.webhook_receiver import SECRET
 from tests.web.stock import Stock, serving

@@ -20,7 +20,7 @@ from app.service.receipts.receipt_appender import ReceiptAppender
 from app.service.retention.removal import Remover, RetentionClock
 from app.settings import RetentionSettings
 from tests.contracts.catalog.records import delivery
-from tests.support.receipt_keys import KEY, PEM
+from tests.support.receipts import KEY, PEM
 from tests.web.conftest import connected
 from tests.web.stock import Stock
 
