@@ -89,8 +89,9 @@ class DeltaTables:
 
     def version_with(self, name: str, application: str, transaction: int) -> int | None:
         folder, known = table_folders.folder(name), self._newest(name)
+        newest = -1 if known is None else known.version
         self._kept.put(name, known)
-        for version in range(-1 if known is None else known.version, -1, -1):
+        for version in range(newest, -1, -1):
             path = delta_log.version_path(folder, version)
             if not self._storage.has(path):
                 return None

@@ -219,9 +219,11 @@ def _deliveries(connection: Connection, ids: Sequence[str]) -> dict[str, Deliver
 
 
 def _tables(connection: Connection, times: Collection[int]) -> dict[int, CommittedTables]:
-    """Return the tables of the batches that finished attachments at these times. Few batches are known at once."""
-    rows = connection.execute(select(receipt_tables)) if times else ()
-    return {row.finished_at: CommittedTables(row.number, row.versions) for row in rows if row.finished_at in times}
+    """Return the tables of the batches that finished attachments at these times."""
+    if not times:
+        return {}
+    near = select(receipt_tables).where(receipt_tables.c.finished_at.between(min(times), max(times)))
+    return {row.finished_at: CommittedTables(row.number, row.versions) for row in connection.execute(near)}
 
 
 def _cause(row: Row[Any]) -> ReceiptCause:

@@ -24,6 +24,7 @@ from adapters.sql_catalog.schema.record_rows import attachment_record, quarantin
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, Kept, NewEvent, QuarantineRecord
 
+_receipt_tables = catalog_tables.receipt_tables
 _attachments, _messages, _quarantine, _events = (
     catalog_tables.attachments,
     catalog_tables.messages,
@@ -144,6 +145,10 @@ class RetentionPart(CatalogPart):
         pruned = 0
         for each in old:
             pruned += self._drop(_events, each if limit is None else each.limit(limit - pruned))
+        if pruned:
+            oldest = select(func.min(_events.c.time)).scalar_subquery()
+            with self._database.write() as connection:
+                connection.execute(delete(_receipt_tables).where(_receipt_tables.c.finished_at < oldest))
         return pruned
 
     def _drop(self, table: Table, which: Select[tuple[object]]) -> int:

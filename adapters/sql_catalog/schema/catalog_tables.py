@@ -541,10 +541,10 @@ receipt_retries = Table(
     metadata,
     Column("source", AnyText, primary_key=True),
     Column("place", BigInteger, primary_key=True, autoincrement=False, comment="of the log"),
-    Column("refusals", BigInteger, nullable=False, comment="how often its address took it not"),
+    Column("refusals", BigInteger, nullable=False, comment="how often its address refused it"),
     Column("next_at", BigInteger, nullable=False, comment="not sent again before, in µs"),
     Index(None, "source", "next_at"),
-    comment="receipts whose senders could take none for now",
+    comment="receipts that were refused for now, and are sent again",
 )
 
 receipt_tables = Table(

@@ -133,8 +133,8 @@ class Committer:
         begin(store, changes.batch)
         added = self._commit_tables(changes)
         self._require_alone()
-        if self._catalog.receipt_log() is not None:
-            self._catalog.save_receipt_tables(now, self._versions(changes, added))
+        if self._catalog.receipt_log() is not None and (versions := self._versions(changes, added)):
+            self._catalog.save_receipt_tables(now, versions)
         self._place(changes.staged)
         self._commit_catalog(changes, now)
         if not changes.is_again:

@@ -30,7 +30,7 @@ class ReceiptCatalog(Protocol):
 
     def save_receipt_tables(self, finished_at: int, versions: Mapping[str, int]) -> None:
         """Save the tables that a batch has changed, each with the version that has its rows, before the attachments
-        that it finishes at that time (µs)."""
+        that it finishes at that time (µs). They are forgotten when all events of that time are pruned."""
 
     def append_receipts(
         self,

@@ -7,6 +7,7 @@ reached its size it becomes `audit-NNNNNNNN.jsonl`, and the oldest file beyond t
 import mmap
 import os
 import re
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -175,24 +176,20 @@ class AuditLog:
 
         Only lines that have the text are parsed. Files that were not written to since `since` are left out.
         """
-        sought, earliest = text.encode(), since.timestamp()
-        for _, path in reversed(self._listed()):
-            with (
-                suppress(FileNotFoundError, ValueError),  # ValueError: it is empty
-                path.open("rb") as file,
-                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-            ):
-                if os.fstat(file.fileno()).st_mtime < earliest or most_bytes <= 0:
-                    return
-                first = max(0, len(data) - most_bytes)
-                most_bytes -= len(data)
-                yield from (each.entry for each in _lines_backwards(data, len(data), [sought], first))
+        return (each.entry for _, each in self._backwards(None, [text.encode()], since, most_bytes))
 
     def _backwards(
-        self, before: "_Cursor | None", sought: Sequence[bytes], since: datetime | None
+        self,
+        before: "_Cursor | None",
+        sought: Sequence[bytes],
+        since: datetime | None = None,
+        most_bytes: int = sys.maxsize,
     ) -> Iterator[tuple[int, "_Line"]]:
-        """Yield the lines before a cursor, newest first, each with the number of its file. Raises BadCursor."""
+        """Yield the lines before a cursor that have the `sought` bytes, newest first, each with the number of its file.
+        They are of the last `most_bytes`, and of files that were written to since `since`. Raises BadCursor."""
         for number, path in reversed(self._listed()):
+            if most_bytes <= 0:
+                return
             if before is not None and number > before.number:
                 continue
             with suppress(FileNotFoundError), path.open("rb") as file:
@@ -204,7 +201,9 @@ class AuditLog:
                 with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                     is_last = before is not None and number == before.number
                     end = before.end_in(data) if before and is_last else len(data)
-                    yield from ((number, each) for each in _lines_backwards(data, end, sought))
+                    first = max(0, end - most_bytes)
+                    most_bytes -= end
+                    yield from ((number, each) for each in _lines_backwards(data, end, sought, first))
 
     def _listed(self) -> list[_File]:
         """Return the files, oldest first; the last one is the current file."""
@@ -298,7 +297,7 @@ class _Line(NamedTuple):
     entry: Entry
 
 
-def _lines_backwards(data: mmap.mmap, end: int, sought: Sequence[bytes], first: int = 0) -> Iterator[_Line]:
+def _lines_backwards(data: mmap.mmap, end: int, sought: Sequence[bytes], first: int) -> Iterator[_Line]:
     """Yield the lines before the byte `end` that have all the `sought` bytes, the first of them at or behind the byte
     `first`. Lines that are no entries are left out. Only lines that have what is sought are read."""
     rarest = sought[0] if sought else b"\n"

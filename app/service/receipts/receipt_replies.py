@@ -127,13 +127,19 @@ class ReceiptReplies:
         now = self._context.clock.monotonic()
         most = min(AT_ONCE, self._rates[source].room(now), self._retry_rates[source].room(now))
         due = catalog.receipts_to_retry(source, self._context.clock.now(), most)
+        if not due:
+            return
         receipts = [_Statement(kept, json.loads(kept.statement), refusals) for kept, refusals in due]
         self._send(source, receipts, most, monotonic() + PATIENCE)
         if ended := [each for each in receipts if self._has_ended(source, each)]:
             self._save(source, after, ended, catalog)
 
+    def _end(self, source: str, receipt: _Statement) -> ReplyEnd | None:
+        """Return how a receipt has ended, None while it is on its way. One that was not sent is like a lost one."""
+        return self._ends.get((source, receipt.kept.place), ReplyEnd.LOST)
+
     def _has_ended(self, source: str, receipt: _Statement) -> bool:
-        return self._ends.get((source, receipt.kept.place)) not in (None, ReplyEnd.LOST)
+        return self._end(source, receipt) not in (None, ReplyEnd.LOST)
 
     def _save(self, source: str, reached: int, ended: Sequence[_Statement], catalog: Catalog) -> None:
         """Save how far the receipts of a source are, and when those that were refused for now are sent again."""
@@ -152,14 +158,9 @@ class ReceiptReplies:
 
     def _send(self, source: str, receipts: Sequence[_Statement], most: int, deadline: float) -> None:
         """Send those receipts that are not on their way, and wait for the end of all."""
-        keys = [(source, each.kept.place) for each in receipts]
-        lost = [
-            each
-            for each, key in zip(receipts, keys, strict=True)
-            if self._ends.get(key, ReplyEnd.LOST) is ReplyEnd.LOST
-        ]
+        lost = [each for each in receipts if self._end(source, each) is ReplyEnd.LOST]
         self._begin(source, lost[:most])
-        while any(key in self._ends and self._ends[key] is None for key in keys):
+        while any(self._end(source, each) is None for each in receipts):
             if monotonic() > deadline or self._stop.wait(0.01):
                 break
 

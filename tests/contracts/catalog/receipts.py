@@ -93,6 +93,17 @@ class Receipts:
         catalog.append_receipts(log, [], {}, 2, None, tables=2)
         assert known() == [None, (2, batches[1][2]), (3, {}), None]
 
+    def test_the_tables_of_a_batch_are_forgotten_with_its_events(self, catalog: Catalog) -> None:
+        keep(catalog, *(attachment(number, State.COMPLETE) for number in (1, 2, 3)))
+        for number, time in ((1, 70), (2, 80)):
+            catalog.save_receipt_tables(time, {"files": number})
+            catalog.finish(
+                [finished(number, finished_at=time)], [NewEvent("attachment.finished", f"a{number}", time, {})]
+            )
+        assert catalog.prune_events(75) == 1
+        catalog.finish([finished(3, finished_at=70)], [NewEvent("attachment.finished", "a3", 70, {})])
+        assert [each.tables for each in catalog.receipt_causes(0, 9)[0]] == [(2, {"files": 2}), None]
+
     def test_the_log_grows_from_what_was_read(self, catalog: Catalog) -> None:
         assert (catalog.receipt_log(), catalog.receipt_head()) == (None, None)
         begun = catalog.begin_receipt_log("urn:one")

@@ -63,10 +63,10 @@ def upgrade() -> None:
         "receipt_retries",
         sa.Column("source", sa.Text(), nullable=False),
         sa.Column("place", sa.BigInteger(), autoincrement=False, nullable=False, comment="of the log"),
-        sa.Column("refusals", sa.BigInteger(), nullable=False, comment="how often its address took it not"),
+        sa.Column("refusals", sa.BigInteger(), nullable=False, comment="how often its address refused it"),
         sa.Column("next_at", sa.BigInteger(), nullable=False, comment="not sent again before, in µs"),
         sa.PrimaryKeyConstraint("source", "place", name=op.f("pk_receipt_retries")),
-        comment="receipts whose senders could take none for now",
+        comment="receipts that were refused for now, and are sent again",
     )
     op.create_index(op.f("ix_receipt_retries_source_next_at"), "receipt_retries", ["source", "next_at"])
     op.create_table(
