@@ -5,7 +5,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from time import sleep
+from time import sleep, time_ns
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -18,6 +18,8 @@ _BLOCK = 4096
 _PIECE = 256 << 10
 _AHEAD = 16 << 10
 _libc = ctypes.CDLL(None, use_errno=True)
+_CLOCK_STEP = 20_000_000
+"""More than the nanoseconds between two times that a file system gives to changes."""
 _PAUSES = (0.01, 0.2)
 """Pauses in seconds before a failed call is repeated: a disk, or the network to it, may fail for a moment."""
 
@@ -92,8 +94,28 @@ class ReadFile:
         if self._descriptor >= 0:
             os.close(self._descriptor)
 
+    def fileno(self) -> int:
+        return self._descriptor
+
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
+
+    def version(self) -> tuple[int, ...]:
+        """Return numbers of which one differs for each other file, and once the file has been changed.
+
+        There are none while its last change is so recent that the next may get the same time.
+        """
+        status = os.fstat(self._descriptor)
+        if time_ns() < status.st_ctime_ns + _CLOCK_STEP:
+            return ()
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+    def is_cached(self, start: int, end: int) -> bool:
+        """Tell whether the system has the first and the last of these bytes in memory. False where it cannot tell."""
+        try:
+            return all(os.preadv(self._descriptor, [bytearray(1)], at, os.RWF_NOWAIT) for at in (start, end - 1))
+        except OSError:  # a disk would have to be waited for, or the file system has no such calls
+            return False
 
     def inode(self) -> int:
         return os.fstat(self._descriptor).st_ino

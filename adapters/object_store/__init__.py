@@ -9,7 +9,7 @@ from pathlib import Path
 from adapters.object_store.bucket_objects import BucketObjects
 from adapters.object_store.local_objects import LocalObjects
 from adapters.storage_places import bucket, local_folder
-from app.ports import ContentStore, ObjectWriter
+from app.ports import ContentStore, ObjectFile, ObjectWriter
 
 __all__ = ["ObjectStore"]
 
@@ -47,6 +47,9 @@ class ObjectStore:
 
     def local_path(self, name: str) -> str | None:
         return self._objects.local_path(_checked(name))
+
+    def open_file(self, name: str) -> ObjectFile | None:
+        return self._objects.open_file(_checked(name))
 
     def delete(self, name: str) -> None:
         self._objects.delete(_checked(name))

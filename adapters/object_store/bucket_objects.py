@@ -70,6 +70,9 @@ class BucketObjects:
     def local_path(self, name: str) -> str | None:  # noqa: ARG002
         return None
 
+    def open_file(self, name: str) -> None:  # noqa: ARG002
+        return None
+
     def delete(self, name: str) -> None:
         self.delete_all([name])
 

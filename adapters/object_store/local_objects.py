@@ -102,21 +102,17 @@ class LocalObjects:
     def _pieces(self, name: str, offset: int, end: int) -> Iterator[memoryview]:
         if offset >= end:
             return
-        try:
-            file = ReadFile(self._folder / name)
-        except FileNotFoundError:
-            raise KeyError(name) from None
-        except OSError as error:
-            raise _unreadable(name, error) from error
+        file = LocalObjectFile(self._folder, name)
         file.will_need(offset, min(end, offset + AHEAD))
         for at in range(offset, end, PIECE):
-            try:
-                yield memoryview(file.read(at, min(at + PIECE, end)))
-            except UnreadableError as error:
-                raise _unreadable(name, error) from error
+            yield file.read(at, min(at + PIECE, end))
 
     def local_path(self, name: str) -> str | None:
         return str(self._folder / name)
+
+    def open_file(self, name: str) -> "LocalObjectFile":
+        self.size(name)
+        return LocalObjectFile(self._folder, name)
 
     def delete(self, name: str) -> None:
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -159,6 +155,27 @@ class LocalObjects:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(path.with_suffix(_FOLDER), ignore_errors=True)
                 path.unlink()
+
+
+class LocalObjectFile:
+    """An `ObjectFile` of a folder. Raises KeyError if there is none, and DamagedError if it cannot be opened."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._name = name
+        try:
+            self._file = ReadFile(folder / name)
+        except (FileNotFoundError, NotADirectoryError):
+            raise KeyError(name) from None
+        except OSError as error:
+            raise _unreadable(name, error) from error
+        self.fileno, self.will_need = self._file.fileno, self._file.will_need
+        self.version, self.is_cached = self._file.version, self._file.is_cached
+
+    def read(self, start: int, end: int) -> memoryview:
+        try:
+            return memoryview(self._file.read(start, end))
+        except UnreadableError as error:
+            raise _unreadable(self._name, error) from error
 
 
 class PartialFile:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Protocol
 
-from app.ports import ContentStore, ObjectWriter
+from app.ports import ContentStore, ObjectFile, ObjectWriter
 
 SMALL = 1 << 20
 """The size in bytes up to which an object is written in a batch. A larger one is written by itself."""
@@ -79,6 +79,9 @@ class PendingObjects:
 
     def local_path(self, name: str) -> str | None:
         return None if self._get(name) is not None else self._store.local_path(name)
+
+    def open_file(self, name: str) -> ObjectFile | None:
+        return None if self._get(name) is not None else self._store.open_file(name)
 
     def delete(self, name: str) -> None:
         self._forget(name)

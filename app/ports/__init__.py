@@ -26,7 +26,7 @@ from app.ports.catalog.quarantine import QuarantineCatalog, QuarantineGroup, Qua
 from app.ports.catalog.shared_journal import ArchivedJournal
 from app.ports.catalog.uploads import UploadTotals
 from app.ports.clock import Clock
-from app.ports.content_store import ContentStore, ContentStorePlugin, ObjectWriter
+from app.ports.content_store import ContentStore, ContentStorePlugin, ObjectFile, ObjectWriter
 from app.ports.journal import (
     JOURNAL_SCHEMA,
     ArchivePlugin,
@@ -108,6 +108,7 @@ __all__ = [
     "LeaseCatalog",
     "ListingCatalog",
     "MissingRequest",
+    "ObjectFile",
     "ObjectJournalPlugin",
     "ObjectWriter",
     "OpenLeases",

@@ -13,6 +13,25 @@ class ObjectWriter(Protocol):
         """Append bytes to the object."""
 
 
+class ObjectFile(Protocol):
+    """The open file of an object. It stays readable when the object is replaced or deleted."""
+
+    def fileno(self) -> int:
+        """Return the descriptor of the file, which closes it with this object."""
+
+    def version(self) -> tuple[int, ...]:
+        """Return numbers of which one differs for each other file, and once the file has been changed.
+
+        There are none while its last change is so recent that the next may get the same time.
+        """
+
+    def read(self, start: int, end: int) -> memoryview:
+        """Return bytes [start, end). Raises DamagedError if they cannot be read, or if the file has become shorter."""
+
+    def is_cached(self, start: int, end: int) -> bool:
+        """Tell whether the system has the first and the last of these bytes in memory. False where it cannot tell."""
+
+
 class ContentStore(Protocol):
     """Objects by name. Names consist of letters, digits, `-`, `_`, `=`, `.` and `/`; the gateway makes them itself.
 
@@ -42,6 +61,12 @@ class ContentStore(Protocol):
 
     def local_path(self, name: str) -> str | None:
         """Return the path of an object's file if the store is a local folder, else None."""
+
+    def open_file(self, name: str) -> ObjectFile | None:
+        """Open the file of an object if the store is a local folder, else return None.
+
+        Raises KeyError if there is no such object.
+        """
 
     def delete(self, name: str) -> None:
         """Delete an object, if it exists."""

@@ -123,7 +123,7 @@ class StoreContract:
     def test_refuses_what_is_no_name(self, store: ContentStore, name: str) -> None:
         with pytest.raises(ValueError, match="name"), store.create(name):
             raise AssertionError
-        for ask in (store.size, store.read, store.local_path, store.delete):
+        for ask in (store.size, store.read, store.local_path, store.open_file, store.delete):
             with pytest.raises(ValueError, match="name"):
                 ask(name)
 

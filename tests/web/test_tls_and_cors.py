@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from random import Random
+from time import sleep
 from typing import Any
 
 import httpx
@@ -78,6 +80,20 @@ def test_a_new_certificate_is_served_without_a_restart(tmp_path: Path, monkeypat
             key_file.write_bytes(fresh_key)
             until(lambda: is_served(address, new))
         assert "certificate_reloaded" in [each["event"] for each in logged]
+    stock.close()
+
+
+def test_a_large_file_is_the_same_over_tls_however_often_it_is_downloaded(tmp_path: Path) -> None:
+    cert_file, key_file = write_pair(tmp_path, "a")
+    stock = Stock(tmp_path / "data", http={"cert_file": cert_file, "key_file": key_file})
+    data = Random(1).randbytes(3 << 20)
+    record = stock.stored(data)
+    with serving(create_app(stock.gateway)) as plain:
+        context = ssl.create_default_context(cafile=str(cert_file))
+        with httpx.Client(base_url=plain.replace("http://", "https://"), verify=context, timeout=60) as client:
+            for _ in range(3):
+                assert client.get(f"/v1/attachments/{record.id}/content").content == data
+                sleep(0.05)  # what was changed a moment ago is compared again
     stock.close()
 
 

@@ -1,5 +1,6 @@
 """Uploads, downloads and clients that do not read keep nothing else waiting; their numbers are limited."""
 
+import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -10,6 +11,7 @@ from time import monotonic, sleep
 from typing import Any
 
 import httpx
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -39,6 +41,18 @@ def begin_upload(client: socket.socket, size: int) -> None:
     """Send the head of an upload of so many bytes; return when the gateway has accepted it and waits for them."""
     client.sendall(upload(size)[:-2] + b"Expect: 100-continue\r\n\r\n")
     assert client.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+def answers(client: socket.socket, number: int) -> list[bytes]:
+    """The contents of the responses that come, which all have a length."""
+    found, reading = [], client.makefile("rb")
+    for _ in range(number):
+        length = 0
+        while (field := reading.readline().lower()) != b"\r\n":
+            if field.startswith(b"content-length:"):
+                length = int(field.split(b":")[1])
+        found.append(reading.read(length))
+    return found
 
 
 def is_closed(client: socket.socket) -> bool:
@@ -174,11 +188,50 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[LimitedProtocol]:
     return made
 
 
+def sent_by_the_system(path: str, address: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Download content until it is sent by the system. Return what says how many bytes were sent so, since."""
+    sent = 0
+    send = os.sendfile
+
+    def noting(*given: Any) -> int:
+        nonlocal sent
+        sent += (count := send(*given))
+        return count
+
+    monkeypatch.setattr(os, "sendfile", noting)
+    with httpx.Client(base_url=address, timeout=20) as client:
+
+        def is_sent() -> bool:
+            whole = client.get(path)
+            return sent >= len(whole.content)
+
+        until(is_sent)
+    sent = 0
+    return lambda: sent
+
+
+def open_sockets_and_objects() -> int:
+    """The number of this process's descriptors of sockets and of files in a content store."""
+    found = 0
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            target = str(each.readlink())
+            found += target.startswith("socket:") or "/content/" in target
+    return found
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["compared", "sent by the system"])
 def test_a_slow_reader_is_served_and_one_that_does_not_read_is_dropped(
-    tmp_path: Path, connections: list[LimitedProtocol]
+    tmp_path: Path, connections: list[LimitedProtocol], monkeypatch: pytest.MonkeyPatch, *, again: bool
 ) -> None:
-    with limited(tmp_path, {}, stall_timeout=0.6) as (stock, address), opened(address, receiving=16 * KIB) as reader:
-        reader.sendall(asking(f"/v1/attachments/{stock.stored(bytes(16 * MIB)).id}/content"))
+    with limited(tmp_path, {}, stall_timeout=0.6) as (stock, address), ExitStack() as stack:
+        path = f"/v1/attachments/{stock.stored(bytes(16 * MIB)).id}/content"
+        if again:
+            sent_by_the_system(path, address, monkeypatch)
+            until(lambda: not connections[0].connections)
+            connections.clear()
+        reader = stack.enter_context(opened(address, receiving=16 * KIB))
+        reader.sendall(asking(path))
         began = monotonic()
         while monotonic() - began < 1.5:
             assert reader.recv(32 * KIB)
@@ -187,6 +240,49 @@ def test_a_slow_reader_is_served_and_one_that_does_not_read_is_dropped(
         assert not connection.transport.is_closing(), "it takes some hundred KiB a second"
         until(lambda: connection not in connection.connections)
         assert is_closed(reader)
+
+
+def test_the_system_sends_what_was_compared_whole_in_ranges_and_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = np.arange(6 * MIB + 5, dtype="<u4").tobytes()
+    with limited(tmp_path, {}) as (stock, address), httpx.Client(base_url=address, timeout=20) as client:
+        path = f"/v1/attachments/{stock.stored(data).id}/content"
+        sent = sent_by_the_system(path, address, monkeypatch)
+        assert client.get(path).content == data
+        before_all = open_sockets_and_objects()
+        for first, last in ((0, len(data) - 1), (MIB - 1, 9 * MIB + 3), (17, 300 * KIB), (23 * MIB, len(data) - 1)):
+            before = sent()
+            part = client.get(path, headers={"Range": f"bytes={first}-{last}"})
+            assert part.content == data[first : last + 1]
+            assert sent() - before == len(part.content)
+        several = client.get(path, headers={"Range": f"bytes=0-{MIB},{4 * MIB}-{5 * MIB}"})
+        assert data[: MIB + 1] in several.content
+        assert data[4 * MIB : 5 * MIB + 1] in several.content
+        with opened(address) as reader:  # requests one after the other, whose answers come in order
+            reader.sendall(asking(path) + asking("/v1/caller") + asking(path))
+            assert answers(reader, 3) == [data, client.get("/v1/caller").content, data]
+        for _ in range(3):
+            with opened(address) as reader:
+                reader.sendall(asking(path))
+                assert status(reader) == 200
+        assert client.get(path).content == data
+        until(lambda: open_sockets_and_objects() == before_all)
+
+
+def test_a_file_that_ends_early_is_not_taken_for_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with limited(tmp_path, {}) as (stock, address), opened(address, receiving=16 * KIB) as reader:
+        record = stock.stored(bytes(16 * MIB))
+        path = f"/v1/attachments/{record.id}/content"
+        sent = sent_by_the_system(path, address, monkeypatch)
+        reader.sendall(asking(path))
+        until(sent)
+        os.truncate(stock.store.local_path(record.object_name or "") or "", MIB)
+        received = 0
+        with suppress(ConnectionError):
+            while piece := reader.recv(MIB):
+                received += len(piece)
+        assert received < 16 * MIB
 
 
 def test_the_unread_rest_of_a_response_keeps_no_connection(tmp_path: Path, connections: list[LimitedProtocol]) -> None:

@@ -36,7 +36,7 @@ from app.model.records import (
     RefusedContent,
 )
 from app.pipeline.assemble.assemble_key import NOT_FETCHED, KeyOutcome
-from app.ports import ContentStore, JournalArchive, JournalReader, ObjectWriter, Segment, is_damaged
+from app.ports import ContentStore, JournalArchive, JournalReader, ObjectFile, ObjectWriter, Segment, is_damaged
 from app.service.content.stored_content import opened
 from app.service.context import Stores
 from app.service.finishing.complete_content import HELD_BYTES
@@ -407,6 +407,9 @@ class StagingStore:
 
     def local_path(self, name: str) -> str | None:
         return self._store.local_path(self._staged.get(name, name))
+
+    def open_file(self, name: str) -> ObjectFile | None:
+        return self._store.open_file(self._staged.get(name, name))
 
     def delete(self, name: str) -> None:
         self._store.delete(self._staged.get(name, name))

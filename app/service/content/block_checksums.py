@@ -1,11 +1,17 @@
 """Checksums of stored content: the CRC-32C of each block, so that any range can be checked while it is read.
 
+A block of a file is not compared again for some minutes, unless the file has been changed or has to be read from disk.
+
 SHA-256 is the digest of content. It takes the time of sixteen CRC-32C and needs the whole content, so that reading for
 a client checks the blocks, and only the scrub and `fsck` compare the digest.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from math import inf
 from struct import Struct
+from threading import Lock
+from time import monotonic
 
 from crc32c import crc32c
 
@@ -13,6 +19,11 @@ from app.model.errors import DamagedError
 
 BLOCK = 1 << 20
 """The bytes of a block. The last block of content may be shorter."""
+
+FILES = 1000
+"""The most files whose compared blocks are known."""
+COMPARED_SECONDS = 600.0
+"""The time for which the blocks of a file are known, in seconds from its first one on."""
 
 _CRC = Struct("<I")
 
@@ -67,10 +78,43 @@ def checked(
     `checksums` belong to the whole content, and `name` is its object. Raises DamagedError for a block that differs.
     """
     for number, block in enumerate(_blocks(pieces), first):
-        if crc32c(block) != _CRC.unpack_from(checksums, number * _CRC.size)[0]:
-            why = f"the {len(block):,} bytes from byte {number * BLOCK:,} on do not match their checksum"
-            raise DamagedError(why, name=name)
+        compare(block, number, checksums, name)
         yield block
+
+
+def compare(block: memoryview, number: int, checksums: bytes, name: str | None) -> None:
+    """Compare block number `number` with its checksum. Raises DamagedError."""
+    if crc32c(block) != _CRC.unpack_from(checksums, number * _CRC.size)[0]:
+        why = f"the {len(block):,} bytes from byte {number * BLOCK:,} on do not match their checksum"
+        raise DamagedError(why, name=name)
+
+
+class ComparedBlocks:
+    """The blocks of files that were compared with their checksums. The lock guards `_blocks`.
+
+    Each file is known by its version (`ObjectFile.version`), for a while. The files used last are kept.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: OrderedDict[tuple[int, ...], tuple[float, int]] = OrderedDict()
+        """Of each version, when its first block was compared, and a number whose bit `n` is set if block `n` was."""
+        self._lock = Lock()
+
+    def has(self, version: tuple[int, ...], number: int) -> bool:
+        """Tell whether a block of a file was compared lately."""
+        since, blocks = self._blocks.get(version, (-inf, 0))
+        return bool(blocks >> number & 1) and monotonic() < since + COMPARED_SECONDS
+
+    def add(self, version: tuple[int, ...], number: int) -> None:
+        """Add a block that was compared. The version was the same before and after it was read."""
+        now = monotonic()
+        with self._lock:
+            since, blocks = self._blocks.pop(version, (now, 0))
+            if now >= since + COMPARED_SECONDS:
+                since, blocks = now, 0
+            self._blocks[version] = since, blocks | 1 << number
+            if len(self._blocks) > FILES:
+                self._blocks.popitem(last=False)
 
 
 def _blocks(pieces: Iterable[memoryview]) -> Iterator[memoryview]:

@@ -4,24 +4,28 @@ A mark can be removed. Content loses it once it reads well from its first byte t
 or the content was rebuilt.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from app.model.attachment import AttachmentState
 from app.model.errors import CatalogError, DamagedError
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord, EventRecord
 from app.model.trace_context import trace_fields
 from app.observe import logger
-from app.service.content.stored_content import MAY_WAIT, Content
+from app.service.content.block_checksums import ComparedBlocks
+from app.service.content.stored_content import MAY_WAIT, Content, FilePiece, StoredContent
 from app.service.context import ReceiverContext, ServiceContext
 from app.service.events.event_entries import damage_event
 
 log = logger(__name__)
 
 SHOWN = 10
+
+P = TypeVar("P", memoryview, memoryview | FilePiece)
 
 
 class Damages:
@@ -137,8 +141,8 @@ class WatchedContent:
     content without all that.
     """
 
-    def __init__(self, content: Content, record: AttachmentRecord, damages: Damages) -> None:
-        self.unwatched, self._record, self._damages = content, record, damages
+    def __init__(self, content: Content, record: AttachmentRecord, damages: Damages, compared: ComparedBlocks) -> None:
+        self.unwatched, self._record, self._damages, self._compared_blocks = content, record, damages, compared
         self.size, self.is_checked = content.size, content.is_checked
         if record.size is not None and content.size != record.size:
             error = DamagedError(f"it has {content.size} bytes, but {record.size} were received")
@@ -148,9 +152,17 @@ class WatchedContent:
     def read(self, offset: int, length: int) -> Iterator[memoryview]:
         """Yield bytes, as `Content.read`. Raises DamagedError."""
         if offset or length != self.size:
-            return self._watched(self._counted(offset, length))
-        pieces = self._counted(0, self.size) if self.is_checked else self._compared()
-        return self._watched(self._whole(pieces))
+            return self._watched(self._counted(self.unwatched.read, offset, length))
+        if not self.is_checked:
+            return self.compared()
+        return self._watched(self._whole(self._counted(self.unwatched.read, 0, self.size)))
+
+    def sendable(self, offset: int, length: int) -> Iterator[memoryview | FilePiece]:
+        """Yield bytes as `read` does, some as pieces of their file (`StoredContent.sendable`). Raises DamagedError."""
+        if not (isinstance(self.unwatched, StoredContent) and self.is_checked):
+            return self.read(offset, length)
+        pieces = self._counted(partial(self.unwatched.sendable, self._compared_blocks), offset, length)
+        return self._watched(pieces if offset or length != self.size else self._whole(pieces))
 
     def compared(self) -> Iterator[memoryview]:
         """Yield all bytes and compare them with the digest, whether they have other checksums or not.
@@ -159,7 +171,7 @@ class WatchedContent:
         """
         return self._watched(self._whole(self._compared()))
 
-    def _watched(self, pieces: Iterator[memoryview]) -> Iterator[memoryview]:
+    def _watched(self, pieces: Iterator[P]) -> Iterator[P | memoryview]:
         try:
             yield from pieces
         except DamagedError as error:
@@ -176,7 +188,7 @@ class WatchedContent:
         for _ in self.read(0, self.size):
             pass
 
-    def _whole(self, pieces: Iterator[memoryview]) -> Iterator[memoryview]:
+    def _whole(self, pieces: Iterator[P]) -> Iterator[P | memoryview]:
         """Yield these pieces, which are all and checked. Remove the content's mark before the last one, after which a
         reader does not come back."""
         left = self.size
@@ -196,7 +208,7 @@ class WatchedContent:
     def _compared(self) -> Iterator[memoryview]:
         """Yield all pieces, the last one only after the digest was compared."""
         digest, held = sha256(), None
-        for piece in self._counted(0, self.size):
+        for piece in self._counted(self.unwatched.read, 0, self.size):
             digest.update(piece)
             if held is not None:
                 yield held
@@ -206,9 +218,9 @@ class WatchedContent:
         if held is not None:
             yield held
 
-    def _counted(self, offset: int, length: int) -> Iterator[memoryview]:
+    def _counted(self, read: Callable[[int, int], Iterator[P]], offset: int, length: int) -> Iterator[P]:
         left = length
-        for piece in self.unwatched.read(offset, length):
+        for piece in read(offset, length):
             left -= len(piece)
             yield piece
         if left:

@@ -10,6 +10,7 @@ from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, LimitExceeded
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord
 from app.service.content.archived import require_archived
+from app.service.content.block_checksums import ComparedBlocks
 from app.service.content.content_damage import Damages, WatchedContent, missing
 from app.service.content.stored_content import (
     Content,
@@ -40,6 +41,7 @@ class Contents:
         self._catalog, self._store, self._journal = context.catalog, context.store, context.journal
         self._limits, self._damages, self._context = context.settings.limits, damages, context
         self._opened = lru_cache(maxsize=OPENED)(self._in_journal)
+        self._compared = ComparedBlocks()
         self._verified: OrderedDict[_Version, float] = OrderedDict()
 
     def open(self, record: AttachmentRecord) -> WatchedContent:
@@ -56,7 +58,7 @@ class Contents:
         except KeyError as gone:
             self._damages.require_deleted(record, gone)
             raise
-        watched = WatchedContent(content, record, self._damages)
+        watched = WatchedContent(content, record, self._damages, self._compared)
         if record.reason_code == DAMAGED_CONTENT:
             watched.verify()
         return watched

@@ -1,21 +1,35 @@
 """The bytes of a finished attachment, wherever they are stored: written as an object, read, and as seekable files."""
 
 import io
+import os
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import sha256
 from itertools import accumulate
-from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from app.model.records import AttachmentRecord, Extent, Finished, StoredObject
-from app.ports import ContentStore, JournalReader, JournalReferences, ObjectWriter
-from app.service.content.block_checksums import BLOCK, BlockChecksums, are_complete, blocks_of, checked
+from app.ports import ContentStore, JournalReader, JournalReferences, ObjectFile, ObjectWriter
+from app.service.content.block_checksums import (
+    BLOCK,
+    BlockChecksums,
+    ComparedBlocks,
+    are_complete,
+    blocks_of,
+    checked,
+    compare,
+)
 
 PIECE = 1 << 20
 """The most bytes that a read yields at a time."""
+
+LEAST_SENT = 256 << 10
+"""Fewer bytes than these are read and sent in less time than their file is opened, asked for its version and sent."""
+MOST_SENT = 4 << 20
+"""The bytes of a file piece, from which on it has no more blocks."""
 
 MAY_WAIT = memoryview(b"")
 """An empty piece: the next step may wait for the catalog, so an event loop leaves it to a thread."""
@@ -39,6 +53,18 @@ class Content(Protocol):
         """Yield these bytes in pieces of at most 1 MiB. `offset + length` must not exceed `size`."""
 
 
+@dataclass(frozen=True, slots=True)
+class FilePiece:
+    """Bytes [start, end) of an object's file that need not be read to be sent: the system sends them itself."""
+
+    file: ObjectFile
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
 class StoredContent:
     """Content that is an object of the store. With `checksums` of its blocks, every read compares them."""
 
@@ -60,6 +86,34 @@ class StoredContent:
         for block in checked(self._store.read(self._name, at, wanted), first, self._checksums, self._name):
             yield block[max(offset - at, 0) : end - at]
             at += len(block)
+
+    def sendable(self, compared: ComparedBlocks, offset: int, length: int) -> Iterator[memoryview | FilePiece]:
+        """Yield these bytes as `read` does, but blocks that were compared lately as pieces of their file.
+
+        They must be in memory, since an event loop that sends them must not wait for a disk.
+        """
+        checksums, end = self._checksums, offset + length
+        file = self._store.open_file(self._name) if self.is_checked and length >= LEAST_SENT else None
+        if file is None or checksums is None:
+            yield from self.read(offset, length)
+            return
+        at = offset  # what is before was yielded
+        for number in range(offset // BLOCK, blocks_of(end)):
+            first, last = number * BLOCK, min(self.size, (number + 1) * BLOCK)
+            version = file.version()
+            if compared.has(version, number) and file.is_cached(first, last):
+                if last - at >= MOST_SENT or last >= end:
+                    yield FilePiece(file, at, min(last, end))
+                    at = last
+                continue
+            if first > at:
+                yield FilePiece(file, at, first)
+            block = file.read(first, last)
+            compare(block, number, checksums, self._name)
+            if version and file.version() == version:
+                compared.add(version, number)
+            yield block[max(offset - first, 0) : end - first]
+            at = last
 
 
 class HeldContent:
@@ -177,14 +231,10 @@ READ_BYTES = 1 << 20
 @contextmanager
 def opened(store: ContentStore, name: str) -> Iterator[BinaryIO]:
     """Open an object as a seekable file. Raises KeyError when there is none."""
-    path = store.local_path(name)
-    if path is not None:
-        try:
-            file = Path(path).open("rb")  # noqa: SIM115 - closed below
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            raise KeyError(name) from None
-        with file:
-            yield file
+    file = store.open_file(name)
+    if file is not None:
+        with open(os.dup(file.fileno()), "rb") as seekable:  # noqa: PTH123 - a descriptor
+            yield seekable
     else:
         content = StoredContent(store, name, store.size(name))
         with io.BufferedReader(ContentFile(content), READ_BYTES) as buffered:

@@ -7,9 +7,8 @@ disk, remote store), or an empty piece (`app.service.content.stored_content.MAY_
 the client takes what is in the system's buffer, until a read is fast again. Converted content is always made in a
 thread, a window ahead.
 
-What is sent is the copy that was compared with its checksum. `sendfile` would send the file, which may change before
-the client has it; and to read a block for its checksum and then send it by `sendfile` takes longer than to send the
-copy.
+What is read is sent as the copy that was compared with its checksum. What was compared lately, and is in memory, is a
+piece of its file, which the system sends without a copy.
 """
 
 import asyncio
@@ -33,13 +32,15 @@ from starlette.types import Message, Receive, Scope, Send
 
 from app.model.errors import DamagedError, InvalidInputError
 from app.observe import logger
-from app.service.content.stored_content import Content
+from app.service.content.content_damage import WatchedContent
+from app.service.content.stored_content import FilePiece
 from app.service.conversion import Slot, SlotUse
 from app.web.http.byte_ranges import ByteRange, parse_ranges, precondition, range_applies
 from app.web.http.disposition import content_disposition
 from app.web.http.negotiation import chosen_coding, compressed, is_text, not_representable
 from app.web.problems import Problem
 from app.web.responses.disconnection import ClientLeft, converting, disconnected
+from app.web.server.file_sending import ZERO_COPY_SEND
 from app.web.server.thread_pools import pools_in, run_in
 
 _SAFE_MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(; *[A-Za-z0-9-]+=[A-Za-z0-9_.:+-]+)*")
@@ -49,6 +50,7 @@ _QUICK_SECONDS = 0.01
 _OPAQUE = "application/octet-stream"
 
 Piece = bytes | memoryview
+Sent = Piece | FilePiece
 
 log = logger(__name__)
 
@@ -97,7 +99,7 @@ class ContentRepresentation:
         }
 
 
-def stored_response(headers: Headers, method: str, content: Content, what: ContentRepresentation) -> Response:
+def stored_response(headers: Headers, method: str, content: WatchedContent, what: ContentRepresentation) -> Response:
     """Answer GET or HEAD of content. Blocks while the first piece is read. Raises Problem for 412 and 416."""
     about = what.headers() | {"Content-Type": what.media_type}
     if _is_known(headers, what):
@@ -106,7 +108,7 @@ def stored_response(headers: Headers, method: str, content: Content, what: Conte
     if method == "GET" and "range" in headers and range_applies(headers, what.etag, what.modified):
         ranges = parse_ranges(headers["range"], content.size)
     if ranges is None:
-        return ContentResponse(200, about, [content.read(0, content.size)], content.size)
+        return ContentResponse(200, about, [content.sendable(0, content.size)], content.size)
     if not ranges:
         raise Problem(
             "range-not-satisfiable",
@@ -116,7 +118,7 @@ def stored_response(headers: Headers, method: str, content: Content, what: Conte
     if len(ranges) == 1:
         (chosen,) = ranges
         about["Content-Range"] = _content_range(chosen, content.size)
-        return ContentResponse(206, about, [content.read(chosen.first, chosen.size)], chosen.size)
+        return ContentResponse(206, about, [content.sendable(chosen.first, chosen.size)], chosen.size)
     return _multipart(content, ranges, about)
 
 
@@ -160,7 +162,7 @@ def _content_range(chosen: ByteRange, size: int) -> str:
     return f"bytes {chosen.first}-{chosen.last}/{size}"
 
 
-def _multipart(content: Content, ranges: list[ByteRange], about: dict[str, str]) -> "ContentResponse":
+def _multipart(content: WatchedContent, ranges: list[ByteRange], about: dict[str, str]) -> "ContentResponse":
     """Return a response in multipart/byteranges (RFC 9110, section 14.6)."""
     boundary = token_hex(16)
     heads = [
@@ -172,9 +174,9 @@ def _multipart(content: Content, ranges: list[ByteRange], about: dict[str, str])
     ]
     tail = f"\r\n--{boundary}--\r\n".encode()
     about["Content-Type"] = f"multipart/byteranges; boundary={boundary}"
-    pieces: list[Iterator[Piece]] = []
+    pieces: list[Iterator[Sent]] = []
     for head, chosen in zip(heads, ranges, strict=True):
-        pieces += [iter((memoryview(head),)), content.read(chosen.first, chosen.size)]
+        pieces += [iter((memoryview(head),)), content.sendable(chosen.first, chosen.size)]
     pieces.append(iter((memoryview(tail),)))
     size = sum(map(len, heads)) + sum(chosen.size for chosen in ranges) + len(tail)
     return ContentResponse(206, about, pieces, size)
@@ -191,7 +193,7 @@ class ContentResponse(Response):
         self,
         status: int,
         headers: dict[str, str],
-        sources: Sequence[Iterator[Piece]],
+        sources: Sequence[Iterator[Sent]],
         size: int | None,
         slot: Slot | None = None,
         patience: float = inf,
@@ -205,12 +207,12 @@ class ContentResponse(Response):
         self._unread = inf if size is None else size
         self._first = self._read(_WINDOW if self._is_made else 1)
 
-    def _read(self, wanted: int, *, in_loop: bool = False) -> list[Piece]:
+    def _read(self, wanted: int, *, in_loop: bool = False) -> list[Sent]:
         """Return the next pieces, with at least `wanted` bytes together, or all that are left.
 
         `in_loop` says that the event loop reads: it stops before a step that may wait.
         """
-        window: list[Piece] = []
+        window: list[Sent] = []
         size = 0
         may_wait = False
         started = perf_counter()
@@ -224,17 +226,31 @@ class ContentResponse(Response):
         self._is_quick = not (self._is_made or may_wait) and perf_counter() - started < _QUICK_SECONDS
         return window
 
-    async def _sent(self, window: list[Piece], threads: ThreadPoolExecutor, send: Send) -> list[Piece]:
+    async def _sent(self, window: list[Sent], threads: ThreadPoolExecutor, send: Send) -> list[Sent]:
         """Send these pieces, each once the system has taken the one before. Return the next ones."""
         while window:
-            await send({"type": "http.response.body", "body": window.pop(0), "more_body": True})
+            await send(self._message(window.pop(0)))
         if self._unread <= 0:
             return []
         if self._is_quick:
             return self._read(1, in_loop=True)
         return await run_in(threads, lambda: self._read(_WINDOW))
 
-    async def _converted(self, slot: Slot, window: list[Piece], send: Send) -> list[Piece]:
+    def _message(self, piece: Sent) -> Message:
+        """Return the message that sends a piece of content that is not the last."""
+        if not isinstance(piece, FilePiece):
+            return {"type": "http.response.body", "body": piece, "more_body": True}
+        if not self._sends_files:
+            return self._message(piece.file.read(piece.start, piece.end))
+        return {
+            "type": ZERO_COPY_SEND,
+            "file": piece.file,
+            "offset": piece.start,
+            "count": len(piece),
+            "more_body": True,
+        }
+
+    async def _converted(self, slot: Slot, window: list[Sent], send: Send) -> list[Sent]:
         """Send these pieces in time. Return the next ones, which are made meanwhile."""
         ahead = None
         if self._unread > 0:
@@ -242,7 +258,7 @@ class ContentResponse(Response):
         try:
             async with asyncio.timeout(self._patience):
                 while window:
-                    await send({"type": "http.response.body", "body": window.pop(0), "more_body": True})
+                    await send(self._message(window.pop(0)))
         except BaseException:
             if ahead is not None:
                 slot.kill()
@@ -254,7 +270,9 @@ class ContentResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_body = scope["method"] != "HEAD"
-        is_read = self._slot is None and self._unread <= 0
+        self._sends_files = ZERO_COPY_SEND in scope.get("extensions", {})
+        read = [piece for piece in self._first if not isinstance(piece, FilePiece)]
+        is_read = self._slot is None and self._unread <= 0 and len(read) == len(self._first)
         is_long = has_body and self._slot is None and not is_read
         with pools_in(scope).downloading() if is_long else nullcontext():
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -264,7 +282,7 @@ class ContentResponse(Response):
                 except (DamagedError, KeyError):
                     return  # an incomplete response makes the server close the connection; the error is logged
             # What has been read as a whole needs nobody who watches the connection: nothing could be stopped.
-            await send({"type": "http.response.body", "body": b"".join(self._first) if has_body and is_read else b""})
+            await send({"type": "http.response.body", "body": b"".join(read) if has_body and is_read else b""})
 
     async def _stream(self, threads: ThreadPoolExecutor, receive: Receive, send: Send) -> None:
         gone = asyncio.create_task(disconnected(receive))

@@ -39,6 +39,7 @@ from app.settings import Http
 from app.web.server import refusals
 from app.web.server.certificate import tls_options
 from app.web.server.deadline import EVENT_STREAM
+from app.web.server.file_sending import ZERO_COPY_SEND, FileSending
 from app.web.server.open_connections import ConnectionPlaces
 from app.web.server.refusals import LONGEST_TARGET, RequestRefused
 
@@ -58,6 +59,9 @@ PROVED = "app.proved"
 """The key in the scope of the function to be called when it is known who sends the request."""
 _ENDLESS = "app.endless"
 """The key of the function to be called when the response is an event stream."""
+
+_SEND_FILE = "app.send_file"
+"""The key of the function that takes messages of the type `ZERO_COPY_SEND`."""
 
 PROBE_SECONDS = 0.25
 """The time until a client that sends no more is asked whether it still waits, and until it is asked again."""
@@ -110,6 +114,9 @@ def dated(app: ASGIApp) -> ASGIApp:
                     EVENT_STREAM
                 ):
                     scope[_ENDLESS]()
+            elif message["type"] == ZERO_COPY_SEND:
+                await scope[_SEND_FILE](message)
+                return
             await send(message)
 
         await app(scope, receive, add_date)
@@ -157,12 +164,14 @@ class LimitedProtocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._probe_timer: asyncio.TimerHandle | None = None
+        self._files: FileSending | None = None
         self.url, self.headers = b"", []
 
     # --- life -----------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._files = FileSending(self.loop, transport, self.flow, self._await_reader)
         self.address = self.client[0] if self.client else None
         if self._takes_place(self.places) or self._takes_place(self.health_places):
             self._await_head()
@@ -174,6 +183,8 @@ class LimitedProtocol(HttpToolsProtocol):
             if timer is not None:
                 timer.cancel()
         self._leave_place()
+        if self._files is not None:
+            self._files.stop()
         super().connection_lost(exc)
 
     @property
@@ -345,6 +356,9 @@ class LimitedProtocol(HttpToolsProtocol):
         scope: dict[str, Any] = cycle.scope  # type: ignore[assignment]
         scope[PROVED] = partial(self._on_proved, cycle)
         scope[_ENDLESS] = partial(self._on_endless, cycle)
+        if self.scheme == "http":
+            scope["extensions"] = {ZERO_COPY_SEND: {}}
+            scope[_SEND_FILE] = partial(self._send_file, cycle)
         super()._start_asgi_task(cycle, app)
 
     def _on_proved(self, cycle: RequestResponseCycle) -> None:
@@ -371,6 +385,12 @@ class LimitedProtocol(HttpToolsProtocol):
         self._is_whole = True
         self._stop_timer()
         super().on_message_complete()
+
+    async def _send_file(self, cycle: RequestResponseCycle, message: Message) -> None:
+        cycle.expected_content_length -= message["count"]
+        if self._files is not None:
+            await self._files.send(message)
+            self._stop_write_timer()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -437,19 +457,23 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _await_reader(self) -> None:
         """Disconnect the client, unless it reads what waits for it, fast enough."""
-        if self._write_timer is None and self.transport.get_write_buffer_size():
+        if self._write_timer is None and self._unread_here():
             self._write_timer = self.loop.call_later(self._patience(), self._on_late_reader, self._unread())
 
     def _on_late_reader(self, before: int) -> None:
         self._write_timer = None
-        if self.transport.get_write_buffer_size() and before - self._unread() < self.limits.stall_bytes:
+        if self._unread_here() and before - self._unread() < self.limits.stall_bytes:
             self.abort()
         else:
             self._await_reader()
 
+    def _unread_here(self) -> int:
+        """Return the bytes that were to be sent and that the system has not taken."""
+        return self.transport.get_write_buffer_size() + (self._files.left if self._files is not None else 0)
+
     def _unread(self) -> int:
         """Return the bytes that were sent and that the client has not received, with those in the system's buffer."""
-        size = self.transport.get_write_buffer_size()
+        size = self._unread_here()
         with suppress(AttributeError, OSError, ValueError):
             descriptor = self.transport.get_extra_info("socket").fileno()
             size += int.from_bytes(ioctl(descriptor, TIOCOUTQ, bytes(4)), sys.byteorder)

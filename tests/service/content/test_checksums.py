@@ -1,16 +1,21 @@
 """The checksums of stored content's blocks."""
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
+from time import sleep
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.object_store.local_objects import LocalObjects
 from app.model.errors import DamagedError
-from app.service.content.block_checksums import BLOCK, BlockChecksums, are_complete, checked
-from app.service.content.stored_content import StoredContent
+from app.service.content import block_checksums
+from app.service.content.block_checksums import BLOCK, BlockChecksums, ComparedBlocks, are_complete, checked
+from app.service.content.stored_content import FilePiece, StoredContent
+from tests.support.length import examples
 
 DATA = Random(1).randbytes(3 * BLOCK + 12_345)
 
@@ -77,3 +82,128 @@ def test_a_range_is_as_written_or_damaged(first: int, length: int, rotten: int, 
             b"".join(damaged)
     else:
         assert b"".join(damaged) == expected
+
+
+class SentContent:
+    """The object `sent` as a client would get it: pieces of its file are read when they would be sent."""
+
+    def __init__(self, store: LocalObjects) -> None:
+        self.store, self.compared = store, ComparedBlocks()
+        with store.create("sent") as target:
+            target.write(DATA)
+        self.path = Path(store.local_path("sent") or "")
+        sleep(0.05)  # a file is compared each time while it may be changed in the same moment
+
+    def read(self, first: int, end: int) -> tuple[bytes, int]:
+        """Return bytes [first, end), and how many of them are pieces of the file."""
+        content = StoredContent(self.store, "sent", len(DATA), checksums(DATA, BLOCK))
+        found, from_file = [], 0
+        for piece in content.sendable(self.compared, first, end - first):
+            if isinstance(piece, FilePiece):
+                found.append(os.pread(piece.file.fileno(), len(piece), piece.start))
+                from_file += len(piece)
+            else:
+                found.append(bytes(piece))
+        return b"".join(found), from_file
+
+
+@pytest.fixture
+def sent(tmp_path: Path) -> SentContent:
+    return SentContent(LocalObjects(tmp_path))
+
+
+def test_what_was_compared_need_not_be_read_to_be_sent(sent: SentContent) -> None:
+    edge = st.one_of(st.integers(0, len(DATA)), st.sampled_from([BLOCK, 2 * BLOCK, 3 * BLOCK]))
+
+    @settings(max_examples=examples(30), deadline=None)
+    @given(edges=st.tuples(edge, edge))
+    def check(edges: tuple[int, int]) -> None:
+        first, end = sorted(edges)
+        assert sent.read(first, end)[0] == DATA[first:end]
+        again, from_file = sent.read(first, end)
+        assert again == DATA[first:end]
+        assert from_file == (end - first if end - first >= 256 << 10 else 0)
+
+    check()
+
+
+def test_pieces_of_a_file_stay_small_enough_to_be_looked_at_again(tmp_path: Path) -> None:
+    store, data = LocalObjects(tmp_path), bytes(10 * BLOCK)
+    with store.create("large") as target:
+        target.write(data)
+    sleep(0.05)
+    content, compared = StoredContent(store, "large", len(data), checksums(data, BLOCK)), ComparedBlocks()
+    for _ in range(2):
+        pieces = [*content.sendable(compared, 0, len(data) - 5)]
+    assert all(isinstance(piece, FilePiece) for piece in pieces)
+    assert [len(piece) for piece in pieces] == [4 * BLOCK, 4 * BLOCK, 2 * BLOCK - 5]
+
+
+@pytest.mark.parametrize("at", [0, BLOCK - 1, 2 * BLOCK, len(DATA) - 1])
+def test_a_file_that_was_changed_is_compared_again(sent: SentContent, at: int) -> None:
+    for _ in range(2):
+        sent.read(0, len(DATA))
+    with sent.path.open("r+b") as file:
+        file.seek(at)
+        file.write(bytes([DATA[at] ^ 1]))
+    with pytest.raises(DamagedError, match="do not match their checksum") as raised:
+        sent.read(0, len(DATA))
+    assert raised.value.name == "sent"
+    block = at // BLOCK
+    for number in {0, 1, 2} - {block}:
+        first = number * BLOCK
+        assert sent.read(first, first + BLOCK) == (DATA[first : first + BLOCK], 0)
+
+
+def test_a_file_that_is_changed_while_it_is_sent_is_compared_again(sent: SentContent) -> None:
+    sent.read(0, BLOCK)
+    sent.read(2 * BLOCK, len(DATA))
+    content = StoredContent(sent.store, "sent", len(DATA), checksums(DATA, BLOCK))
+    pieces = content.sendable(sent.compared, 0, len(DATA))
+    assert isinstance(next(pieces), FilePiece)
+    assert memoryview(DATA)[BLOCK : 2 * BLOCK] == next(pieces)
+    with sent.path.open("r+b") as file:
+        file.seek(3 * BLOCK)
+        file.write(bytes([DATA[3 * BLOCK] ^ 1]))
+    with pytest.raises(DamagedError):
+        list(pieces)
+
+
+def test_another_object_of_the_name_is_compared(sent: SentContent) -> None:
+    for _ in range(2):
+        sent.read(0, len(DATA))
+    with sent.store.create("sent") as target:
+        target.write(DATA)
+    assert sent.read(0, len(DATA)) == (DATA, 0)
+
+
+def test_what_has_left_memory_is_compared_again(sent: SentContent) -> None:
+    for _ in range(2):
+        sent.read(0, len(DATA))
+    with sent.path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    data, from_file = sent.read(0, len(DATA))  # the system reads ahead, so that later blocks are in memory again
+    assert data == DATA
+    assert from_file <= len(DATA) - BLOCK
+
+
+def test_blocks_are_compared_again_after_a_while(sent: SentContent, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(block_checksums, "monotonic", lambda: now)
+    sent.read(0, BLOCK)
+    now = 599.0
+    sent.read(BLOCK, len(DATA))
+    assert sent.read(0, len(DATA)) == (DATA, len(DATA))
+    now = 600.0
+    assert sent.read(0, len(DATA)) == (DATA, 0)
+    assert sent.read(0, len(DATA)) == (DATA, len(DATA))
+
+
+def test_the_blocks_of_the_files_used_last_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_checksums, "FILES", 2)
+    compared = ComparedBlocks()
+    for version in ((1,), (2,), (1,), (3,)):
+        compared.add(version, 7)
+    assert [compared.has((each,), 7) for each in (1, 2, 3)] == [True, False, True]
+    assert not compared.has((1,), 6)
+    assert not compared.has((), 7)

@@ -11,6 +11,7 @@ import pytest
 from app.model.attachment import AttachmentState
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord, Finished
 from app.ports import ContentStore
+from app.service.content.block_checksums import ComparedBlocks
 from app.service.content.content_damage import Damages, WatchedContent
 from app.service.content.stored_content import open_content
 from app.service.context import ServiceContext, at_once
@@ -34,7 +35,7 @@ def scrubbing(kept: Kept) -> Iterator[tuple[Scrubber, ServiceContext]]:
 
         def whole(record: AttachmentRecord) -> Iterator[memoryview]:
             content = open_content(record, context.catalog, context.store, context.journal)
-            watched = WatchedContent(content, record, damages)
+            watched = WatchedContent(content, record, damages, ComparedBlocks())
             return watched.compared()
 
         yield Scrubber(context, damages, whole, Event()), context

@@ -166,7 +166,7 @@ def test_a_data_set_without_observations(tmp_path: Path) -> None:
 class RemoteStore(ObjectStore):
     """A store whose objects are no files that could be opened."""
 
-    def local_path(self, name: str) -> str | None:
+    def open_file(self, name: str) -> None:
         return None
 
 

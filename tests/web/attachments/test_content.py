@@ -179,7 +179,7 @@ class Torn:
 
     size = len(DATA)
 
-    def read(self, offset: int, length: int) -> Iterator[memoryview]:
+    def sendable(self, offset: int, length: int) -> Iterator[memoryview]:
         yield memoryview(DATA)[: 3 << 20]
         raise GatewayError("the object is shorter than it was")
 

@@ -16,6 +16,7 @@ from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import NotArchived
 from app.model.records import AttachmentRecord
 from app.model.times import to_time
+from app.service.content.content_damage import WatchedContent
 from app.service.content.message_labels import catalogs_of
 from app.service.content.stored_content import Content
 from app.service.conversion import Slot
@@ -179,7 +180,7 @@ def _respond(asked: _Asked, record: AttachmentRecord) -> Response:
         raise Problem("gone", "the content has been deleted") from None
 
 
-def _data_set(asked: _Asked, record: AttachmentRecord, content: Content) -> Response:
+def _data_set(asked: _Asked, record: AttachmentRecord, content: WatchedContent) -> Response:
     """Answer with a data set in a format: as stored, or converted while it is sent.
 
     Converted bytes depend on the versions of this program and of Arrow, and on the catalogs of the value labels, so the
