@@ -30,6 +30,9 @@ FILE_BYTES = 16 << 20
 """About the size at which the gateway begins another file."""
 MOST_WAITING = 100_000
 """The maximum number of entries in memory while they cannot be written. Further ones are counted."""
+GATHERING_SECONDS = 0.05
+"""The time for which entries are gathered for one write, unless somebody waits for them: a write for each would take as
+much of a core as a short request."""
 RETRY_SECONDS = 1.0
 STOP_SECONDS = 5.0
 
@@ -62,7 +65,7 @@ class AuditLog:
         self._folder, self._file_bytes, self._files = folder, file_bytes, files
         self._changed = Condition()
         self._waiting: list[bytes] = []
-        self._added = self._written = self._lost = 0
+        self._added = self._written = self._wanted = self._lost = 0
         self._closed = False
         self._writer: Thread | None = None
         self._fault = Recurring(log, "audit_log")
@@ -78,6 +81,8 @@ class AuditLog:
                 return
             self._waiting.append(line)
             self._added += 1
+            if len(self._waiting) > 1:
+                return  # the writer knows that something waits
             if self._writer is None:
                 self._writer = Thread(target=self._run, name="audit log", daemon=True)
                 self._writer.start()
@@ -85,9 +90,10 @@ class AuditLog:
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until every entry that was added is in a file. Return False if that took longer (None: STOP_SECONDS)."""
+        seconds = STOP_SECONDS if timeout is None else timeout
         with self._changed:
-            wanted = self._added
-            seconds = STOP_SECONDS if timeout is None else timeout
+            wanted = self._wanted = self._added
+            self._changed.notify_all()
             return self._changed.wait_for(lambda: self._written >= wanted, seconds)
 
     def close(self) -> None:
@@ -105,6 +111,7 @@ class AuditLog:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
                 if not self._waiting:
                     return
+                self._changed.wait_for(lambda: self._written < self._wanted or self._closed, GATHERING_SECONDS)
                 lines, self._waiting = self._waiting, []
                 lost, self._lost = self._lost, 0
             if lost:

@@ -22,6 +22,7 @@ Sources: Fetch Living Standard (Origin header, CORS-safelisted request-headers);
 
 import re
 from contextlib import suppress
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
 from starlette.datastructures import Headers
@@ -56,6 +57,7 @@ _ALSO_OF_PROGRAMS = ("multipart/form-data", "")
 _OTHER_SITES = "the gateway has no API keys, and then it answers no pages of other origins"
 
 
+@lru_cache(maxsize=100)
 def host_name(text: str) -> str:
     """Return the name or the address of a host in the form in which they are compared: in lower case, without the dot
     at its end and without brackets. IPv4 addresses within IPv6 are IPv4 addresses."""

@@ -1,5 +1,6 @@
 """Metrics of HTTP requests, by method, route and status, and the spans of traced requests."""
 
+from functools import cache
 from time import perf_counter
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,7 +19,8 @@ class MeasuringMiddleware:
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, traces: Traces, clock: Clock) -> None:
-        self._app, self._metrics, self._traces, self._clock = app, metrics, traces, clock
+        self._app, self._traces, self._clock = app, traces, clock
+        self._active, self._seconds = cache(metrics.active_requests.labels), cache(metrics.request_seconds.labels)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -33,7 +35,7 @@ class MeasuringMiddleware:
                 status = message["status"]
             await send(message)
 
-        active = self._metrics.active_requests.labels(method)
+        active = self._active(method)
         active.inc()
         started = perf_counter()
         try:
@@ -41,7 +43,7 @@ class MeasuringMiddleware:
         finally:
             active.dec()
             seconds = perf_counter() - started
-            self._metrics.request_seconds.labels(method, _route(scope), status).observe(seconds)
+            self._seconds(method, _route(scope), status).observe(seconds)
             if self._traces.is_enabled and (span := span_of(scope.get("state", {}))) is not None:
                 now = self._clock.now()
                 self._traces.export([span.span(method, _route(scope), status, now - int(seconds * 1e6), now)])

@@ -18,12 +18,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from email.utils import format_datetime
+from datetime import datetime
 from itertools import chain
 from math import inf
 from secrets import token_hex
-from time import perf_counter
+from time import perf_counter, time
 
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection, Request
@@ -31,6 +30,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from app.model.errors import DamagedError, InvalidInputError
+from app.model.times import http_date
 from app.observe import logger
 from app.service.content.content_damage import WatchedContent
 from app.service.content.stored_content import FilePiece
@@ -90,7 +90,7 @@ class ContentRepresentation:
             by_bytes["Content-Encoding"] = self.coding
         return {
             "ETag": self.etag,
-            "Last-Modified": format_datetime(min(self.modified, datetime.now(UTC)), usegmt=True),
+            "Last-Modified": http_date(int(min(self.modified.timestamp(), time()))),
             **by_bytes,
             "Cache-Control": "private, no-cache",
             "Content-Disposition": content_disposition(self.file_name),

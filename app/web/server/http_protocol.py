@@ -21,10 +21,10 @@ import asyncio
 import resource
 import sys
 from contextlib import suppress
-from email.utils import formatdate
 from fcntl import ioctl
 from functools import partial
 from termios import TIOCOUTQ
+from time import time
 from typing import Any
 
 import httptools
@@ -34,6 +34,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from app.model.times import http_date
 from app.observe import logger
 from app.settings import Http
 from app.web.server import refusals
@@ -109,7 +110,7 @@ def dated(app: ASGIApp) -> ASGIApp:
     async def with_date(scope: Scope, receive: Receive, send: Send) -> None:
         async def add_date(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [(b"date", formatdate(usegmt=True).encode()), *message.get("headers", ())]
+                message["headers"] = [(b"date", http_date(int(time())).encode()), *message.get("headers", ())]
                 if _ENDLESS in scope and Headers(raw=message["headers"]).get("content-type", "").startswith(
                     EVENT_STREAM
                 ):

@@ -4,12 +4,13 @@ Sources: RFC 9110 (HTTP semantics), RFC 9112 (HTTP/1.1).
 """
 
 from collections.abc import Sequence
-from email.utils import formatdate
 from http import HTTPStatus
+from time import time
 
 import httptools
 import orjson
 
+from app.model.times import http_date
 from app.web.problems.problem_types import PROBLEMS, ProblemType
 
 LONGEST_TARGET = 0xFFFF - 1
@@ -137,7 +138,7 @@ def response(refusal: RequestRefused) -> bytes:
     body = orjson.dumps({"type": kind.uri, "title": kind.title, "status": status, "detail": detail})
     fields = [
         f"HTTP/1.1 {status} {title}",
-        f"date: {formatdate(usegmt=True)}",
+        f"date: {http_date(int(time()))}",
         "content-type: application/problem+json",
         f"content-length: {len(body)}",
         "connection: close",

@@ -3,13 +3,13 @@
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Mapping
-from email.utils import formatdate
 from hashlib import md5, sha1, sha256, sha512
 from typing import Any, Final
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.model.times import http_date
 from app.service.uploads import Upload
 from app.web.dependencies.request_gateway import API
 from app.web.problems import Problem
@@ -136,7 +136,7 @@ def described(upload: Upload) -> dict[str, str]:
         "Upload-Offset": f"{upload.offset}",
         **size,
         **({"Upload-Metadata": record.metadata} if record.metadata else {}),
-        "Upload-Expires": formatdate(record.expires_at / 1e6, usegmt=True),
+        "Upload-Expires": http_date(record.expires_at // 1_000_000),
         "Cache-Control": "no-store",
     }
 
