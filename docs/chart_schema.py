@@ -15,7 +15,7 @@ from adapters.mqtt import settings as mqtt
 from adapters.rendezvous import settings as rendezvous
 from app.model.validation import SENTENCES, SETTING_NAME
 from app.settings import ENVIRONMENT_PREFIX, Destination, Settings, Source
-from app.settings.setting_types import DURATION
+from app.settings.section import DURATION
 
 FILE = Path(__file__).parents[1] / "helm" / "values.schema.json"
 SOURCES: dict[str, type[BaseModel]] = {

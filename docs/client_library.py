@@ -14,7 +14,7 @@ from app.web.resources.deliveries import AcceptedDelivery, DeliveryView
 from app.web.resources.messages.schemas import MessageSummary, MessageView, Rehearsal
 from app.web.resources.quarantine.schemas import QuarantineView
 from app.web.resources.tables import TableSummary
-from app.web.resources.uploads.schemas import UploadView
+from app.web.resources.uploads.endpoints import UploadView
 
 _MODELS: Final[tuple[type[BaseModel], ...]] = (
     AttachmentView,

@@ -9,6 +9,7 @@ from app.settings.configuration import (
     ALL_ROLES,
     ENVIRONMENT_PREFIX,
     Log,
+    ReceiptSettings,
     Role,
     Settings,
     Standby,
@@ -18,9 +19,7 @@ from app.settings.configuration import (
 from app.settings.http import Audit, Http, Oidc
 from app.settings.limits import ExpirySettings, Limits, RetentionSettings, Scrub
 from app.settings.loading import SettingsError, SettingsProblem, load
-from app.settings.receipt_settings import ReceiptSettings
-from app.settings.section import Section
-from app.settings.setting_types import DialectName, Digest, Duration, FramingName, LineEnd, Name, microseconds
+from app.settings.section import DialectName, Digest, Duration, FramingName, LineEnd, Name, Section, microseconds
 from app.settings.storage import (
     SEGMENTS_FOR_OTHERS,
     CatalogSettings,

@@ -1,21 +1,21 @@
-"""The whole configuration: all sections together, with roles, standby gateways, traces, texts and the log."""
+"""The whole configuration: all sections together, with roles, standby gateways, traces, receipts, texts and the
+log."""
 
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app.framing.registry import framing
 from app.model.attachment import AttachmentKind
+from app.secret import Secret
 from app.settings.http import Audit, Http, Oidc
 from app.settings.limits import ExpirySettings, Limits, RetentionSettings, Scrub
-from app.settings.receipt_settings import ReceiptSettings
-from app.settings.section import Section, all_errors
-from app.settings.setting_types import Duration, LineEnd, Name
+from app.settings.section import Duration, LineEnd, Name, Section, all_errors
 from app.settings.storage import (
     SEGMENTS_FOR_OTHERS,
     CatalogSettings,
@@ -59,6 +59,26 @@ class TraceSettings(Section):
 
     enabled: bool = False
     ratio: float = Field(default=0.0, ge=0, le=1)
+
+
+def _key(given: Secret) -> Secret:
+    from app.codecs.receipts.cose import private_key  # noqa: PLC0415 - most gateways make no receipts
+
+    private_key(given.get_secret_value())
+    return given
+
+
+class ReceiptSettings(Section):
+    """Receipts for finished attachments and sent deliveries; the table switches them on.
+
+    `key` is an Ed25519 private key in PEM, which `key_file` reads from a file, again at each use. `issuer` names this
+    gateway in receipts. With `events`, the event `receipt.made` is logged for each receipt even if no webhook gets it.
+    `send_back` has for a source the destination to which the receipts of its attachments are sent, as files."""
+
+    key: Annotated[Secret, AfterValidator(_key)]
+    issuer: str = Field(default="attachment-gateway", min_length=1, max_length=200)
+    events: bool = False
+    send_back: dict[Name, Name] = Field(default={})
 
 
 ENVIRONMENT_PREFIX = "ATTACHMENT_GATEWAY_"

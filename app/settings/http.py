@@ -9,8 +9,7 @@ from pydantic import ByteSize, Field, StringConstraints, field_validator, model_
 from app.model.principals import Scope
 from app.model.validation import HOST, ORIGIN
 from app.secret import Words, split_url
-from app.settings.section import Section
-from app.settings.setting_types import Digest, Duration
+from app.settings.section import Digest, Duration, Section
 
 Host = Annotated[str, StringConstraints(pattern=HOST)]
 Origin = Annotated[str, StringConstraints(pattern=ORIGIN)]

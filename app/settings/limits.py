@@ -4,8 +4,7 @@ from datetime import timedelta
 
 from pydantic import ByteSize, Field
 
-from app.settings.section import Section
-from app.settings.setting_types import Duration
+from app.settings.section import Duration, Section
 
 
 class Limits(Section):

@@ -7,8 +7,7 @@ from typing import Literal
 from pydantic import ByteSize, Field, model_validator
 
 from app.secret import Changing, Secret
-from app.settings.section import Section
-from app.settings.setting_types import Duration, Name
+from app.settings.section import Duration, Name, Section
 
 Quantity = Literal[
     "messages",

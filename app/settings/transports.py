@@ -13,8 +13,17 @@ from app.framing.registry import framing
 from app.model.attachment import DataSetVersion
 from app.model.evidence import OnDoubt
 from app.model.records import DEFAULT_FRAMING, GroupedAs
-from app.settings.section import Section, all_errors, with_files
-from app.settings.setting_types import CountingRule, DialectName, Duration, FramingName, LineEnd, Name
+from app.settings.section import (
+    CountingRule,
+    DialectName,
+    Duration,
+    FramingName,
+    LineEnd,
+    Name,
+    Section,
+    all_errors,
+    with_files,
+)
 
 _ADDRESSES = ("topic", "queue", "subject")
 """The options that name what a transport receives from or sends to."""

@@ -10,8 +10,7 @@ from pydantic import AfterValidator, Field, field_validator
 
 from app.model.event_logs import EventFilter
 from app.secret import Secret, Words, split_url
-from app.settings.section import Section
-from app.settings.setting_types import Duration, Name
+from app.settings.section import Duration, Name, Section
 
 PREFIX = "whsec_"
 SHORTEST, LONGEST = 24, 64

@@ -3,16 +3,19 @@
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Header, Path, Request, Response
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from app.model.errors import GatewayError
 from app.model.principals import Scope
-from app.model.uploads import UnknownUpload
+from app.model.times import to_time
+from app.model.uploads import UnknownUpload, UploadRecord
 from app.service.gateway import Gateway
 from app.service.sending.upload_space import SpaceReservation
 from app.service.uploads import Upload
@@ -23,10 +26,9 @@ from app.web.http.digests import Digests
 from app.web.http.parameters import DIGITS
 from app.web.http.traceparent import TraceParent, continued
 from app.web.problems import Problem, responses
-from app.web.resources.schemas import PageView, page_view
+from app.web.resources.schemas import Links, PageView, page_view
 from app.web.resources.uploads import tus
 from app.web.resources.uploads.owned_uploads import known_upload, owner_of
-from app.web.resources.uploads.schemas import UploadView
 from app.web.resources.uploads.upload_receiving import Receivers, check_whole, note_digest, receive
 from app.web.server.thread_pools import pools_of, run_in
 
@@ -64,6 +66,39 @@ _RECEIVING = (
     "storage-full",
     "upload-quota",
 )
+
+
+class UploadView(BaseModel):
+    """One resumable upload."""
+
+    id: str
+    owner: str = Field(
+        description="whose upload it is: the kind of its credentials, and the identifier or the name of the key",
+        examples=["key:9f2c4b1e"],
+    )
+    offset: int = Field(description="number of received bytes; the upload continues here")
+    size: int | None = Field(description="bytes of the whole content; null until the client tells it")
+    is_complete: bool = Field(description="whether all bytes are here, so that the upload can be sent")
+    name: str | None = Field(description="the file's name", examples=["report.pdf"])
+    content_type: str
+    created_at: datetime
+    expires_at: datetime
+    links: Links
+
+    @classmethod
+    def of(cls, record: UploadRecord, base: str) -> "UploadView":
+        return cls(
+            id=record.id,
+            owner=record.owner,
+            offset=record.received,
+            size=record.length,
+            is_complete=record.is_complete,
+            name=record.file_name,
+            content_type=record.content_type,
+            created_at=to_time(record.created_at),
+            expires_at=to_time(record.expires_at),
+            links={"self": f"{base}/uploads/{record.id}"},
+        )
 
 
 @router.options(
