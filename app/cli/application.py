@@ -134,10 +134,6 @@ def _with_plain_errors() -> Iterator[None]:
         raise
 
 
-def _run_nothing() -> None:
-    """Stand for a command in the list of commands; `_Commands` runs the command itself."""
-
-
 application = typer.Typer(
     name="attachment-gateway",
     cls=_Commands,
@@ -146,7 +142,7 @@ application = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for each, (_, line) in COMMANDS.items():
-    application.command(each, help=line)(_run_nothing)
+    application.command(each, help=line)(lambda: None)  # `_Commands` runs the command itself
 
 
 def run() -> None:

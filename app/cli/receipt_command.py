@@ -12,7 +12,7 @@ from attachment_gateway_client import Problem
 from typer.core import TyperGroup
 
 from app.cli.command_files import whole_file
-from app.cli.rest_client import DEFAULT_URL, Client, Url, connect, located
+from app.cli.rest_client import DEFAULT_URL, Url, connect, located
 from app.cli.terminal import Failure, Json, err, facts, out, print_json
 from app.codecs.receipts import cose, statements
 from app.codecs.receipts.statements import ReceiptInvalid, TreeHead
@@ -51,7 +51,12 @@ def get_receipt(
     """
     parameters = _since(older)
     with connect(url) as client:
-        content = _first(client, identifier, parameters)
+        try:
+            content = client.request("GET", f"{located('attachments', identifier)}/receipt", params=parameters).content
+        except Problem as problem:
+            if problem.type != "/problems/not-found":
+                raise
+            content = client.request("GET", f"{located('deliveries', identifier)}/receipt", params=parameters).content
     _write(content, output or f"{identifier}.receipt.cose")
 
 
@@ -116,16 +121,6 @@ def verify(
     return _tell(given, log, said, as_json=as_json)
 
 
-def _first(client: Client, identifier: str, parameters: dict[str, int]) -> bytes:
-    """Return the receipt of the attachment, or else of the delivery, with this identifier."""
-    try:
-        return client.request("GET", f"{located('attachments', identifier)}/receipt", params=parameters).content
-    except Problem as problem:
-        if problem.type != "/problems/not-found":
-            raise
-    return client.request("GET", f"{located('deliveries', identifier)}/receipt", params=parameters).content
-
-
 def _since(older: Path | None) -> dict[str, int]:
     """Return the parameter that asks for the proof since an older head."""
     if older is None:
@@ -185,10 +180,10 @@ def _tell(given: Path, log: dict[str, Any], said: dict[str, Any], *, as_json: bo
         print_json([{"log": log, **({"statement": said} if said else {})}])
         return
     whole = said | {name if name == "log" else f"log {name}": value for name, value in log.items()}
-    shown = {name: value for name, value in whole.items() if value not in (None, [], "")}
-    out.print(facts((name, _as_text(value)) for name, value in shown.items()))
+    shown = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in whole.items()
+        if value not in (None, [], "")
+    }
+    out.print(facts(shown.items()))
     err.print(f"{given} holds", markup=False, highlight=False)
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -132,6 +132,8 @@ def test_who_calls_is_asked_before_the_body_is_read(world: World) -> None:
         assert world.client.post("/v1/links", content=body).status_code == 401
         answer = world.client.post("/v1/links", content=body, headers={"Authorization": f"Bearer {key}"})
         assert (answer.status_code, answer.json()["type"]) == (status, f"/problems/{word}")
+    # A member may have the name of a place of parameters.
+    assert answer.json()["errors"][0]["pointer"] == "#/path"
 
 
 def test_a_key_without_read_makes_no_links_and_no_link_lasts_for_ever(world: World) -> None:

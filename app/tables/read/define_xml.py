@@ -96,7 +96,7 @@ def read(file: BinaryIO) -> Definitions:
     groups: dict[str, DefinedGroup] = {}
     for element in found["ItemGroupDef"]:
         attributes = _attributes(element)
-        references = (_attributes(child).get("ItemOID", "") for child in _children(element, "ItemRef"))
+        references = (_attributes(child).get("ItemOID", "") for child in element.iterfind("{*}ItemRef"))
         named = (items[reference] for reference in references if reference in items)
         label = _text(element, "Description") or attributes.get("Label", "")
         group = DefinedGroup(attributes.get("Name", ""), label, {folded(item.name): item for item in named})
@@ -135,21 +135,15 @@ def _attributes(element: Element) -> dict[str, str]:
     return {_local(name): value.strip() for name, value in element.attrib.items()}
 
 
-def _children(element: Element, name: str) -> Iterator[Element]:
-    return (child for child in element if _local(child.tag) == name)
-
-
 def _text(element: Element, within: str) -> str:
     """Return the first translated text of a child element, with single blanks."""
-    for child in _children(element, within):
-        for text in _children(child, "TranslatedText"):
-            return " ".join("".join(text.itertext()).split())
-    return ""
+    text = element.find(f"{{*}}{within}/{{*}}TranslatedText")
+    return "" if text is None else " ".join("".join(text.itertext()).split())
 
 
 def _item(element: Element, code_lists: Mapping[str, _CodeList]) -> DefinedItem:
     attributes = _attributes(element)
-    used = next((_attributes(child).get("CodeListOID", "") for child in _children(element, "CodeListRef")), "")
+    used = next((_attributes(child).get("CodeListOID", "") for child in element.iterfind("{*}CodeListRef")), "")
     reference = attributes.get("DisplayFormat", "")
     length = attributes.get("Length", "")
     return DefinedItem(
@@ -170,7 +164,7 @@ def _code_lists(elements: list[Element]) -> dict[str, _CodeList]:
         attributes = _attributes(element)
         is_numeric = attributes.get("DataType", "text") in _NUMERIC
         labels: dict[str, str] = {}
-        for child in _children(element, "CodeListItem"):
+        for child in element.iterfind("{*}CodeListItem"):
             value, label = _attributes(child).get("CodedValue", ""), _text(child, "Decode")
             if label:
                 with suppress(ValueError):
@@ -232,10 +226,6 @@ def read_enriched(
     if group is None:
         name = next(filter(None, [*named, member, overrides.file_stem]), "")
         return reading._replace(remarks=(*reading.remarks, Remark(None, f"define.xml describes no data set {name}")))
-    return _enriched(reading, group)
-
-
-def _enriched(reading: FileTable, group: DefinedGroup) -> FileTable:
     whole = dict(reading.schema.metadata or {})
     if group.label:
         whole.setdefault(b"sas.label", group.label.encode())

@@ -64,19 +64,15 @@ class JsonColumn:
             vast = (n for n, v in zip(rows, values, strict=True) if type(v) is float and abs(v) >= _BEYOND_INTEGERS)
             self._vast = next(vast, None)
         if str in types and self._odd is None:
-            self._see_texts(values, rows)
-
-    def _see_texts(self, values: Sequence[Any], rows: Sequence[int]) -> None:
-        found = [v for v in values if type(v) is str]
-        self._texts.see(pa.array(found, pa.string()))
-        remarked = [number for _, number in self._texts.remarks() if number is not None and number > self._texts_seen]
-        if self._texts.odd is not None or remarked:
-            of_texts = [row for row, v in zip(rows, values, strict=True) if type(v) is str]
-            self._text_rows |= {number: of_texts[number - 1 - self._texts_seen] for number in remarked}
-            if self._texts.odd is not None:
-                number, text = self._texts.odd
-                self._odd = of_texts[number - 1 - self._texts_seen], text
-        self._texts_seen += len(found)
+            texts, seen = [v for v in values if type(v) is str], self._texts_seen
+            self._texts.see(pa.array(texts, pa.string()))
+            remarked = [number for _, number in self._texts.remarks() if number is not None and number > seen]
+            odd = self._texts.odd
+            if odd is not None or remarked:
+                of_texts = [row for row, v in zip(rows, values, strict=True) if type(v) is str]
+                self._text_rows |= {number: of_texts[number - 1 - seen] for number in remarked}
+                self._odd = None if odd is None else (of_texts[odd[0] - 1 - seen], odd[1])
+            self._texts_seen += len(texts)
 
     @property
     def data_type(self) -> pa.DataType:

@@ -152,7 +152,9 @@ class _Scan:
             hidden[at:end] = True
             if closing is None:
                 break
-            if wrong is None and _has_line_end(lines, opened, end) and not self._after.match(lines, end):
+            # A text that was opened in earlier lines (-1) has a line end.
+            has_line_end = opened < 0 or lines.find(b"\n", opened, end) >= 0 or lines.find(b"\r", opened, end) >= 0
+            if wrong is None and has_line_end and not self._after.match(lines, end):
                 wrong = opened
             opened, at = None, end
         ends = self._row_ends(np.where(hidden, 0, data))
@@ -171,8 +173,3 @@ def _are_plain(lines: bytes, *, blank_rows: bool) -> bool:
     if not blank_rows and (lines.startswith((b"\n", b"\r")) or b"\n\n" in lines or b"\n\r" in lines):
         return False
     return b"\r" not in lines or lines.count(b"\r") == lines.count(b"\r\n")
-
-
-def _has_line_end(lines: bytes, opened: int, end: int) -> bool:
-    """Tell whether a quoted text has a line end; one that was opened in earlier lines (-1) has."""
-    return opened < 0 or b"\n" in lines[opened:end] or b"\r" in lines[opened:end]

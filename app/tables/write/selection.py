@@ -1,6 +1,7 @@
 """Select the columns of a table for output, with their names and types, and show value labels in place of values."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -60,30 +61,24 @@ def select(schema: pa.Schema, options: OutputOptions, known: TableFormat) -> Sel
 
     Raises OptionError for an unknown column.
     """
+    variables = {folded(field.name): field for field in side_columns.without_sides(schema)}
+    if options.columns is not None:
+        # An item has several names with commas between them, or one name that has a comma.
+        split = ([item] if folded(item) in variables else map(str.strip, item.split(",")) for item in options.columns)
+        names = list(chain.from_iterable(split))
+        if unknown := [name for name in names if folded(name) not in variables]:
+            raise OptionError("columns", f"unknown variable {', '.join(unknown)}")
+        variables = {folded(name): variables[folded(name)] for name in names}
     following: dict[str, list[pa.Field]] = {}
     for field in filter(side_columns.is_side, schema):
         if known.takes_side(field, options):
             following.setdefault(side_columns.missing_of(field) or side_columns.bytes_of(field) or "", []).append(field)
     kept = tuple(
         _output_column(field, options, known)
-        for variable in _variables(schema, options.columns)
+        for variable in variables.values()
         for field in (variable, *following.get(variable.name, ()))
     )
     return Selection(pa.schema([column.field for column in kept], schema.metadata), kept)
-
-
-def _variables(schema: pa.Schema, wanted: Sequence[str] | None) -> list[pa.Field]:
-    variables = {folded(field.name): field for field in side_columns.without_sides(schema)}
-    if wanted is None:
-        return list(variables.values())
-    # An item has several names with commas between them, or one name that has a comma.
-    names = [
-        name for item in wanted for name in ([item] if folded(item) in variables else map(str.strip, item.split(",")))
-    ]
-    unknown = [name for name in names if folded(name) not in variables]
-    if unknown:
-        raise OptionError("columns", f"unknown variable {', '.join(unknown)}")
-    return list({folded(name): variables[folded(name)] for name in names}.values())
 
 
 def _output_column(source: pa.Field, options: OutputOptions, known: TableFormat) -> OutputColumn:

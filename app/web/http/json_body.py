@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from app.web.problems import Problem, field_errors
+from app.web.problems import Problem, invalid_request
 
 LARGEST: Final = 16 << 10
 """The maximum number of bytes of a body."""
@@ -43,6 +43,4 @@ async def read_json(request: Request, model: type[M]) -> M:
     try:
         return model.model_validate_json(bytes(body))
     except ValidationError as error:
-        errors = field_errors(error.errors(include_url=False))
-        detail = "; ".join(f"{each.get('pointer', '#')}: {each['detail']}" for each in errors)
-        raise Problem("invalid", detail, errors=errors) from None
+        raise invalid_request(error.errors(include_url=False), is_body=True) from None

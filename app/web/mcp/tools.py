@@ -85,7 +85,13 @@ class RestTool(NamedTuple):
         if missing := [name for name in self.tool.input_schema["required"] if given.get(name) is None]:
             raise ArgumentsRefused(f"the argument {missing[0]!r} of {self.tool.name} is missing")
         path = self.path.format_map({name: quote(_text(value), safe="") for name, value in placed["path"].items()})
-        query = urlencode({name: _texts(value) for name, value in placed["query"].items()}, doseq=True)
+        query = urlencode(
+            [
+                (name, _text(each))
+                for name, value in placed["query"].items()
+                for each in (value if isinstance(value, list) else [value])
+            ]
+        )
         headers = {name.replace("_", "-"): _text(value) for name, value in placed["header"].items()}
         if self.media_type:
             headers["content-type"] = self.media_type
@@ -153,10 +159,6 @@ def _given(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _text(value: Any) -> str:
     """Return a value as REST gets it: JSON can have texts that UTF-8 does not have."""
     return str(value).lower() if isinstance(value, bool) else shown(str(value))
-
-
-def _texts(value: Any) -> list[str]:
-    return [_text(each) for each in (value if isinstance(value, list) else [value])]
 
 
 def _content(given: Mapping[str, Any]) -> bytes:

@@ -19,7 +19,7 @@ from app.service.conversion import Busy
 from app.tables.read.read_request import ExpansionLimit
 from app.tables.write import OptionError
 from app.web.http.methods import allowed
-from app.web.problems.problem import Problem, field_errors, problem_response
+from app.web.problems.problem import Problem, invalid_parameter, invalid_request, problem_response
 from app.web.problems.problem_types import PROBLEMS, ProblemType
 
 RETRY_SECONDS = "5"
@@ -39,25 +39,15 @@ _BY_STATUS: Mapping[int, str] = {
 log = logger(__name__)
 
 
-def _invalid(error: RequestValidationError) -> Problem:
-    errors = field_errors(error.errors())
-    detail = "; ".join(f"{e.get('parameter') or e.get('pointer')}: {e['detail']}" for e in errors)
-    return Problem("invalid", detail, errors=errors)
-
-
-def _wrong(parameter: str, why: str) -> Problem:
-    return Problem("invalid", f"{parameter}: {why}", errors=[{"detail": why, "parameter": parameter}])
-
-
 def _unavailable(what: str) -> Problem:
     return Problem("unavailable", f"{what} cannot be read or written at present", {"Retry-After": RETRY_SECONDS})
 
 
 _HANDLED: Mapping[type[Exception], Callable[[Any], Problem]] = {
     Problem: lambda problem: problem,
-    RequestValidationError: _invalid,
-    BadCursor: lambda _: _wrong("cursor", "not a cursor of this listing"),
-    OptionError: lambda error: _wrong(error.option, error.why),
+    RequestValidationError: lambda error: invalid_request(error.errors()),
+    BadCursor: lambda _: invalid_parameter("cursor", "not a cursor of this listing"),
+    OptionError: lambda error: invalid_parameter(error.option, error.why),
     StoreFull: lambda _: Problem("storage-full", "the content store is full"),
     DamagedError: lambda error: Problem("damaged", f"the content is not served: {error}"),
     CatalogError: lambda _: _unavailable("the catalog"),

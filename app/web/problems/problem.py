@@ -43,17 +43,31 @@ def problem_response(
     )
 
 
-def field_errors(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return errors of pydantic in the form of RFC 9457: with a JSON pointer into the body, or a parameter's name."""
+def invalid_parameter(name: str, why: str) -> Problem:
+    """Return the problem of one wrong parameter."""
+    return Problem("invalid", f"{name}: {why}", errors=[{"detail": why, "parameter": name}])
+
+
+def invalid_content(pointer: str, why: str) -> Problem:
+    """Return the problem of one wrong place in a body."""
+    return Problem("invalid", why, errors=[{"pointer": pointer, "detail": why}])
+
+
+def invalid_request(errors: Iterable[Mapping[str, Any]], *, is_body: bool = False) -> Problem:
+    """Return the problem of these errors of pydantic: each with a JSON pointer into the body, or a parameter's name.
+
+    Errors of FastAPI begin with the place of a parameter, or `body`; those of a model for a body do not.
+    """
     found = []
     for error in errors:
         location, why = error["loc"], sentence(error, of_request=True)
-        if location and location[0] in ("query", "path", "header"):
+        if not is_body and location and location[0] in ("query", "path", "header"):
             found.append({"detail": why, "parameter": str(location[-1])})
         else:
             in_body = location[1:] if location[:1] == ("body",) else location
             found.append({"detail": why, "pointer": pointer_to(in_body)})
-    return found
+    detail = "; ".join(f"{each.get('parameter') or each['pointer']}: {each['detail']}" for each in found)
+    return Problem("invalid", detail, errors=found)
 
 
 def pointer_to(location: Sequence[int | str]) -> str:

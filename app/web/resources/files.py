@@ -11,7 +11,7 @@ from app.web.dependencies.request_gateway import GatewayDep
 from app.web.http.digests import Digests
 from app.web.http.disposition import why_meaningless
 from app.web.http.traceparent import TraceParent
-from app.web.problems import Problem
+from app.web.problems import Problem, invalid_parameter
 from app.web.resources.deliveries import AcceptedDelivery
 from app.web.resources.messages.multipart_upload import RawUpload
 from app.web.resources.messages.submission import ACCEPTED, REFUSED, IdempotencyKey, SendingRequest
@@ -60,7 +60,7 @@ async def send_file(
     except UnicodeDecodeError:
         why = f"{raw.decode('latin-1')[:40]!r} is not percent-encoded UTF-8"
     if why:
-        raise Problem("invalid", f"name: {why}", errors=[{"parameter": "name", "detail": why}])
+        raise invalid_parameter("name", why)
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise Problem("unsupported-media-type", "send the file without Content-Encoding", accepted=["identity"])
     sending = SendingRequest(request, gateway, caller, idempotency_key)

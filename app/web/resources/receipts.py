@@ -17,7 +17,7 @@ from app.web.dependencies.caller import Caller, CallerDep, LinkDep, resource_rou
 from app.web.dependencies.known_resources import Identifier, known_attachment, known_delivery
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep
 from app.web.http.parameters import DIGITS
-from app.web.problems import Problem, responses
+from app.web.problems import Problem, invalid_parameter, responses
 from app.web.resources.schemas import Links
 
 _SOON = {"Retry-After": "2"}
@@ -136,7 +136,7 @@ def get_receipt_log_head(gateway: GatewayDep, since: Since = None) -> Response:
     except NoReceipts as error:
         raise _problem(error) from None
     except LaterHead as error:
-        raise _later(error) from None
+        raise invalid_parameter("since", str(error)) from None
 
 
 def _of_gone(gateway: Gateway, given: str, place: str, knows: Any, caller: Caller) -> FoundStatement | None:
@@ -169,7 +169,7 @@ def _receipt(gateway: Gateway, subject: str, found: FoundStatement, since: int |
     except NoReceipts as error:
         raise _problem(error) from None
     except LaterHead as error:
-        raise _later(error) from None
+        raise invalid_parameter("since", str(error)) from None
 
 
 def _cose(content: bytes, name: str) -> Response:
@@ -183,7 +183,3 @@ def _cose(content: bytes, name: str) -> Response:
 
 def _problem(error: NoReceipts) -> Problem:
     return Problem("no-receipt", str(error), _SOON if error.may_come else None)
-
-
-def _later(error: LaterHead) -> Problem:
-    return Problem("invalid", f"since: {error}", errors=[{"parameter": "since", "detail": str(error)}])

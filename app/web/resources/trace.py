@@ -12,7 +12,7 @@ from app.service.conversion import Busy, SlotUse
 from app.service.conversion.conversion_jobs import explained, explained_message
 from app.trace import FORMATS, NotRecognised, TooManyFrames
 from app.web.dependencies.caller import resource_router
-from app.web.problems import Problem, responses
+from app.web.problems import Problem, invalid_content, invalid_parameter, responses
 from app.web.responses.disconnection import convert
 
 
@@ -79,7 +79,7 @@ async def trace(
     """
     if as_format is not None and as_format not in FORMATS:
         why = f"unknown format {as_format!r}; choose one of: {', '.join(FORMATS)}"
-        raise Problem("invalid", f"as: {why}", errors=[{"parameter": "as", "detail": why}])
+        raise invalid_parameter("as", why)
     data = await _capture(request, as_hex=as_hex)
     try:
         return await _decoded(request, explained, data, as_format)
@@ -119,7 +119,6 @@ async def _capture(request: Request, *, as_hex: bool) -> bytes:
         try:
             return await run_in_threadpool(lambda: bytes.fromhex(body.decode("ascii").translate(_IGNORED_IN_HEX)))
         except ValueError:
-            why = "the body is not hexadecimal"
-            raise Problem("invalid", why, errors=[{"pointer": "#", "detail": why}]) from None
+            raise invalid_content("#", "the body is not hexadecimal") from None
     finally:
         state.captures -= 1

@@ -12,7 +12,7 @@ from app.service.sending import drafts
 from app.service.sending.upload_parts import StoredPart, kind_of_part
 from app.settings import Destination
 from app.web.http.disposition import why_meaningless
-from app.web.problems import Problem, field_errors
+from app.web.problems import Problem, invalid_content, invalid_request
 from app.web.resources.messages.draft_schemas import AttachmentDraft, MessageDraft
 from app.web.resources.messages.multipart_upload import Form, PartHead
 
@@ -58,16 +58,16 @@ class DescriptionReader:
         self._seen.append(head.name)
         if head.name == MESSAGE:
             if len(self._seen) > 1:
-                raise _invalid("#", f"the part {MESSAGE!r} must be the first, and the only one of its name")
+                raise invalid_content("#", f"the part {MESSAGE!r} must be the first, and the only one of its name")
             return True
         if self._draft is not None:
             if head.name not in self._draft.part_names:
-                raise _invalid("#/attachments", f"no attachment names the part {head.name!r}")
+                raise invalid_content("#/attachments", f"no attachment names the part {head.name!r}")
             if self._seen.count(head.name) > 1:
-                raise _invalid("#/attachments", f"the part {head.name!r} is repeated, or is also an upload")
+                raise invalid_content("#/attachments", f"the part {head.name!r} is repeated, or is also an upload")
             return False
         if head.file_name is None and head.name not in _FORM_FIELDS:
-            raise _invalid(f"#/{head.name}", f"unknown field; a form has {', '.join(_FORM_FIELDS)} and files")
+            raise invalid_content(f"#/{head.name}", f"unknown field; a form has {', '.join(_FORM_FIELDS)} and files")
         return head.file_name is None
 
     def on_field(self, name: str, text: str) -> None:
@@ -96,7 +96,7 @@ class DescriptionReader:
             if len(chosen) < len(form.parts):
                 form.parts[:] = chosen
                 if not _attached(form):
-                    raise _invalid("#/attachments", "no file was chosen; choose at least one")
+                    raise invalid_content("#/attachments", "no file was chosen; choose at least one")
             draft = _validated(lambda: _draft_of_form(form))
             self._check(draft)
             companions = {part.name: part for part in form.parts if part.name in COMPANIONS}
@@ -128,7 +128,7 @@ class DescriptionReader:
         names = [parts[entry.part].base_name for entry in draft.attachments]
         for number, (entry, name) in enumerate(zip(draft.attachments, names, strict=True)):
             if why := why_meaningless(name if entry.name is None else entry.name):
-                raise _invalid(f"#/attachments/{number}/name", why)
+                raise invalid_content(f"#/attachments/{number}/name", why)
         completed = _validated(lambda: draft.completed(found, names, companions))
         self._check(completed)
         return Described(completed.draft(), parts, completed.fingerprint(form.parts))
@@ -139,17 +139,11 @@ class DescriptionReader:
         drafts.check_destination_takes(draft.draft(any_kind), destination)
 
 
-def _invalid(pointer: str, why: str) -> Problem:
-    return Problem("invalid", why, errors=[{"pointer": pointer, "detail": why}])
-
-
 def _validated(make: Callable[[], MessageDraft]) -> MessageDraft:
     try:
         return make()
     except ValidationError as error:
-        errors = field_errors(error.errors(include_url=False))
-        detail = "; ".join(f"{wrong.get('pointer', '#')}: {wrong['detail']}" for wrong in errors)
-        raise Problem("invalid", detail, errors=errors) from None
+        raise invalid_request(error.errors(include_url=False), is_body=True) from None
 
 
 def _draft_of_form(form: Form) -> MessageDraft:
@@ -161,7 +155,7 @@ def _draft_of_form(form: Form) -> MessageDraft:
         try:
             entry["data_set"] = from_json(form.fields["data_set"])
         except ValueError as error:
-            raise _invalid("#/data_set", f"not JSON: {error}") from None
+            raise invalid_content("#/data_set", f"not JSON: {error}") from None
     message["attachments"] = [{"part": f"{number}", **entry} for number in range(len(_attached(form)))]
     return MessageDraft.model_validate(message)
 
@@ -170,7 +164,7 @@ def _attached(form: Form) -> list[StoredPart]:
     """Return the files of a form that are attachments. Raises Problem for two catalogs, or two define.xml."""
     companions = [part.name for part in form.parts if part.name in COMPANIONS]
     if twice := next((name for name in COMPANIONS if companions.count(name) > 1), None):
-        raise _invalid(f"#/{twice}", f"the file {twice!r} is repeated")
+        raise invalid_content(f"#/{twice}", f"the file {twice!r} is repeated")
     return [part for part in form.parts if part.name not in COMPANIONS]
 
 

@@ -10,7 +10,7 @@ from app.service.sending.upload_parts import StoredPart
 from app.service.uploads import Upload
 from app.web.dependencies.caller import Caller
 from app.web.dependencies.known_resources import unknown
-from app.web.problems import Problem, pointer_to
+from app.web.problems import Problem, invalid_content, pointer_to
 from app.web.resources.uploads.upload_receiving import check_whole
 
 
@@ -88,4 +88,4 @@ def _found(gateway: Gateway, upload_id: str, caller: Caller) -> Upload:
 
 
 def _invalid(part: str, why: str) -> Problem:
-    return Problem("invalid", why, errors=[{"pointer": pointer_to(["uploads", part]), "detail": why}])
+    return invalid_content(pointer_to(["uploads", part]), why)
