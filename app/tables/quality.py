@@ -76,8 +76,8 @@ def quality_rows(increments: Iterable[Increment]) -> pa.Table:
     rows = summed([])
     coming = iter(increments)
     while some := list(islice(coming, _SUMMED_AT_ONCE)):
-        arrays = [pa.array(values, field.type) for values, field in zip(zip(*some, strict=True), SCHEMA, strict=True)]
-        rows = summed([*rows.to_batches(), pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)])
+        columns = dict(zip(SCHEMA.names, zip(*some, strict=True), strict=True))
+        rows = summed([*rows.to_batches(), pa.RecordBatch.from_pydict(columns, SCHEMA)])
     return rows
 
 

@@ -9,7 +9,7 @@ from app.model.attachment import AttachmentState
 from app.model.errors import GatewayError
 from app.model.records import AttachmentRecord, MessageRecord
 from app.pipeline.commit.commit import Committer
-from app.pipeline.commit.findings import Findings
+from app.pipeline.commit.packages import Findings
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, open_run
 from app.service.context import ServiceContext

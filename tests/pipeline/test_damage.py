@@ -23,10 +23,10 @@ from app.assembly.header_checks import Claim, claims
 from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import DAMAGED_MESSAGE, DAMAGED_PART, QuarantineRecord
-from app.pipeline.commit import findings
+from app.pipeline.commit import packages
 from app.pipeline.commit.commit import CommittedBatch, Committer
 from app.pipeline.commit.commit_intent import IntendedBatch
-from app.pipeline.commit.findings import Findings
+from app.pipeline.commit.packages import Findings
 from app.pipeline.finish import finish_outcomes
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import OpenRun
@@ -221,7 +221,7 @@ def misread(*given: Any) -> Iterator[Claim]:
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
-        (findings, "held"),
+        (packages, "held"),
         (DeltaTables, "replace"),
         (Committer, "_commit_tables"),
         (Committer, "_place"),

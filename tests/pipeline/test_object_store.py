@@ -21,7 +21,7 @@ from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.model.message import PhysicalMessage, Position, segment_name
 from app.pipeline.assemble.earlier_state import NOTHING_EARLIER
-from app.pipeline.commit import findings, packages
+from app.pipeline.commit import packages
 from app.pipeline.commit.tables import FILES, QUALITY
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, OpenJob, open_job, open_run
@@ -112,7 +112,7 @@ def _as_spark_does(opened: OpenJob) -> Iterator[Result]:
     for share in range(len(starts)):
         mine = outcomes.filter(pc.equal(outcomes["share"], share)).sort_by("position")
         found = pa.Table.from_batches(spark_steps.finish_all(opened, mine.to_batches()), packages.RESULTS)
-        yield from chain.from_iterable(findings.held(found).results())
+        yield from chain.from_iterable(packages.held(found).results())
 
 
 def _read(archive: JournalArchive) -> Iterator[pa.RecordBatch]:

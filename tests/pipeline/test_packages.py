@@ -13,7 +13,7 @@ from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, Checkpoint
 from app.pipeline.commit import packages
 from app.pipeline.commit.commit import CommittedBatch
-from app.pipeline.commit.findings import Findings
+from app.pipeline.commit.packages import Findings
 from app.ports import Catalog, Packed
 from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support.damaged_archive import Archive, Killed, die_after, objects

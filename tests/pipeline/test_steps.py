@@ -16,7 +16,7 @@ from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import DAMAGED_PART
 from app.pipeline.assemble.assemble_key import KeyOutcome, KeyState, assemble, by_key
-from app.pipeline.commit import findings
+from app.pipeline.commit import packages
 from app.pipeline.finish import finish_outcomes
 from app.pipeline.job.job import Job, open_job
 from app.pipeline.references.header_pass import Remembered
@@ -84,7 +84,7 @@ def test_results_do_not_depend_on_how_many_are_made_together(tmp_path: Path, mon
         [{"outcome": spark_steps.pack(each)} for each in outcomes()], spark_steps.OUTCOMES
     )
     sent = pa.Table.from_batches(spark_steps.finish_all(opened, [packed]))
-    found = chain.from_iterable(findings.held(sent).results())
+    found = chain.from_iterable(packages.held(sent).results())
     assert sorted(map(repr, found)) == sorted(map(repr, together))
 
 

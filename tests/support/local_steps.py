@@ -12,11 +12,11 @@ from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.model.message import Position
 from app.pipeline.assemble.earlier_state import NOTHING_EARLIER, EarlierState, Keys
-from app.pipeline.commit import findings, packages
+from app.pipeline.commit import packages
 from app.pipeline.commit import tables as building
 from app.pipeline.commit.commit import CommittedBatch, Committer
 from app.pipeline.commit.commit_intent import IntendedBatch
-from app.pipeline.commit.findings import Findings
+from app.pipeline.commit.packages import Findings
 from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, OpenJob, OpenRun, open_run
@@ -87,7 +87,7 @@ class LocalSteps:
             results = spark_steps.process_again(run, rows.to_batches(), window=batch.again)
         else:
             results = spark_steps.assemble_and_finish(run, rows.to_batches(), known=batch.known, checked=checked)
-        yield findings.held(pa.Table.from_batches(results, packages.RESULTS))
+        yield packages.held(pa.Table.from_batches(results, packages.RESULTS))
 
     def write_tables(self, opened: OpenJob, tasks: Sequence[TableTask]) -> Iterable[Written]:
         assert opened.tables is not None
@@ -111,7 +111,7 @@ def found_up_to(run: OpenRun, last_segment: int, known: int | None) -> Findings:
 
 def findings_of(results: Iterable[Result], job: Job) -> Findings:
     """Return results as tasks would hand them over."""
-    return findings.held(pa.Table.from_batches(packages.rows_of(results, job, None), packages.RESULTS))
+    return packages.held(pa.Table.from_batches(packages.rows_of(results, job, None), packages.RESULTS))
 
 
 Places = Path | str | Sequence[Path | str]

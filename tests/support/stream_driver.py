@@ -15,8 +15,8 @@ from typing import Any
 from adapters.delta_tables import DeltaTables
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
-from app.pipeline.commit import findings
-from app.pipeline.commit.findings import Findings
+from app.pipeline.commit import packages
+from app.pipeline.commit.packages import Findings
 from app.pipeline.job import workers
 from app.pipeline.job.job import Job, open_run
 from app.pipeline.job.spark_session import SparkSettings, session
@@ -72,7 +72,7 @@ def _die_at(moment: str, batch: int, catalog: SqlCatalog) -> None:
             threading.Timer(AT_WORK_SECONDS, _die).start()
         return prepared(job, step)
 
-    read, prepared = findings.held, workers.in_task
+    read, prepared = packages.held, workers.in_task
     vars(spark_steps)["held"] = held
     vars(streaming)["in_task"] = in_task
     if moment == "one table":

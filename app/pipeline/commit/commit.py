@@ -26,8 +26,7 @@ from app.pipeline.commit import tables
 from app.pipeline.commit.archive_ownership import claim
 from app.pipeline.commit.changes import Changes, TableChanges
 from app.pipeline.commit.commit_intent import IntendedBatch, begin, end
-from app.pipeline.commit.findings import Findings
-from app.pipeline.commit.packages import FinishedPackage, Summary, finished_in
+from app.pipeline.commit.packages import Findings, FinishedPackage, Summary, finished_in
 from app.pipeline.commit.reprocessing import Reprocessing, replace_rows
 from app.pipeline.commit.result_changes import checkpoint_of, dated
 from app.pipeline.commit.tables import CommittedTable, DataSet, TableTask, Written

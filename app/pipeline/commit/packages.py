@@ -1,17 +1,22 @@
-"""The results of tasks, in rows of which the driver reads one column at a time.
+"""The results of tasks, in rows of which the driver reads one column at a time: what a batch has found.
 
 Most results are of finished attachments that are new, and of their messages. They differ only in their values. Tasks
 turn them into packages: rows for the catalog and for the tables, which the driver adds without an object for each. All
 other results are committed one by one.
 
-The driver goes through these rows more than once (`app.pipeline.commit.findings`), and each time needs one column.
+The driver goes through these rows in passes (`Findings`), each over one column. However many attachments a batch has,
+the driver holds one row at a time. Rows stay where they are between passes: with Spark's workers, or in the driver if
+they are small.
 """
 
 import pickle
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from app import plugins
 from app.pipeline.commit import tables
@@ -24,6 +29,7 @@ from app.pipeline.commit.result_changes import (
     qualities,
     traces,
 )
+from app.pipeline.commit.tables import DataSet
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job
 from app.ports import Catalog, Packed
@@ -204,6 +210,73 @@ def _row(found: Sequence[Result], **parts: Any) -> pa.RecordBatch:
 
 
 # --- in the driver ----------------------------------------------------------------------------------------------------
+
+Rows = Callable[[str], Iterable[bytes]]
+"""A function that returns what the rows have in a column of `PARTS`, without None."""
+
+
+class Findings(NamedTuple):
+    """The rows of `RESULTS` of a batch.
+
+    `reached` is the highest packed position, None without any row. If `damaged`, a task has found a damaged body that
+    was not checked before (`Result.damaged`). `state` is the size in bytes of the state kept for unfinished
+    attachments, as far as it was counted. Each call of a method is a pass over the `rows`.
+    """
+
+    reached: int | None
+    damaged: bool
+    state: int
+    rows: Rows
+
+    def __bool__(self) -> bool:
+        """Tell whether anything was found."""
+        return self.reached is not None
+
+    def summaries(self) -> Iterator[Summary]:
+        """Yield what is counted of the results."""
+        return self._each("summary")
+
+    def files(self) -> Iterator[pa.Table]:
+        """Yield rows of the table of files, without the time of finishing."""
+        return self._each("files")
+
+    def data_sets(self) -> Iterator[Sequence[DataSet]]:
+        """Yield the finished data sets."""
+        return self._each("data_sets")
+
+    def finished(self) -> Iterator[FinishedPackage]:
+        """Yield the packages of finished attachments."""
+        return self._each("finished")
+
+    def messages(self) -> Iterator[Packed]:
+        """Yield the packages of messages that lack nothing but attachments."""
+        return self._each("messages")
+
+    def results(self) -> Iterator[Sequence[Result]]:
+        """Yield the results that are in no package."""
+        return self._each("results")
+
+    def also(self, results: Iterable[Result], job: Job) -> "Findings":
+        """Return these findings with further results, which are committed one by one."""
+        more = held(pa.Table.from_batches(rows_of(results, replace(job, packing=None), None), RESULTS))
+        return self._replace(rows=lambda part: chain(self.rows(part), more.rows(part)))
+
+    def _each(self, part: str) -> Iterator[Any]:
+        return map(unpacked, self.rows(part))
+
+
+def held(rows: pa.Table) -> Findings:
+    """Return the findings in rows that this process holds."""
+
+    def of(part: str) -> Iterator[bytes]:
+        return (value.as_buffer() for value in rows.column(part) if value.is_valid)
+
+    return Findings(
+        pc.max(rows["reached"]).as_py(),
+        pc.any(rows["damaged"]).as_py() or False,
+        pc.sum(rows["state"]).as_py() or 0,
+        of,
+    )
 
 
 def unpacked(part: bytes | pa.Buffer) -> Any:

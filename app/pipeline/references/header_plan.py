@@ -161,8 +161,7 @@ def segments_of_headers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
     rows = [(source, first, common) for (source, _), (first, common) in found.items()]
     if rows:
         columns_of_rows = zip(*rows, strict=True)
-        arrays = [pa.array(values, field.type) for values, field in zip(columns_of_rows, SEGMENTS, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=SEGMENTS)
+        yield pa.RecordBatch.from_pydict(dict(zip(SEGMENTS.names, columns_of_rows, strict=True)), SEGMENTS)
 
 
 def keys_of_headers(headers: pa.RecordBatch) -> pa.RecordBatch:

@@ -266,8 +266,7 @@ def to_batch(references: Sequence[Reference]) -> pa.RecordBatch:
         [np.asarray(each.received_at, "<i8").tobytes() for each in references],
         [each.detail() for each in references],
     )
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    return pa.RecordBatch.from_pydict(dict(zip(SCHEMA.names, columns, strict=True)), SCHEMA)
 
 
 def from_batch(batch: pa.RecordBatch) -> Iterator[Reference]:

@@ -34,7 +34,7 @@ from app.pipeline.commit import commit_intent as intents
 from app.pipeline.commit.archive_ownership import claim, marked, warn_of_lacking_rows
 from app.pipeline.commit.commit import CommittedBatch, Committer
 from app.pipeline.commit.commit_intent import IntendedBatch, ReprocessingWindow
-from app.pipeline.commit.findings import Findings
+from app.pipeline.commit.packages import Findings
 from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.job.job import OpenJob, OpenRun
 from app.pipeline.read.journal_archives import Gaps, first_received_at, missing_segments, spoken

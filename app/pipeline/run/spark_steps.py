@@ -29,8 +29,7 @@ from app.pipeline.assemble.assemble_key import KeyOutcome, KeyState, assemble, b
 from app.pipeline.assemble.earlier_state import EarlierState
 from app.pipeline.commit import packages, tables
 from app.pipeline.commit.commit_intent import IntendedBatch, ReprocessingWindow
-from app.pipeline.commit.findings import Findings, held
-from app.pipeline.commit.packages import rows_again, rows_of
+from app.pipeline.commit.packages import Findings, held, rows_again, rows_of
 from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.finish.finish_outcomes import Result, StagingStore, finish
 from app.pipeline.job.job import OpenJob, OpenRun
@@ -317,8 +316,7 @@ def outcomes_by_place(
         segments = [Position.unpack(outcome.position).segment for outcome in some]
         numbers = [len(firsts) - max(bisect_right(firsts, segment), 1) for segment in segments]
         values = (numbers, [outcome.position for outcome in some], [pack(outcome) for outcome in some])
-        columns = [pa.array(column, field.type) for column, field in zip(values, PLACED, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, schema=PLACED)
+        yield pa.RecordBatch.from_pydict(dict(zip(PLACED.names, values, strict=True)), PLACED)
 
 
 def finish_all(

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from app.model.message import Position
 from app.pipeline.commit import packages
 from app.pipeline.commit.commit import CommittedBatch, Committer
-from app.pipeline.commit.findings import Findings
+from app.pipeline.commit.packages import Findings
 from app.pipeline.job.job import Job, OpenRun
 from app.pipeline.job.spark_session import described
 from app.pipeline.job.workers import in_task

@@ -294,17 +294,14 @@ class TextColumn:
             self.odd = self._rows + int(rows[at]) + 1, str(odd[0])
             return
         if self._possible[0] is GROUPED:
-            self._see_groups(texts)
+            if self._first_group is None and (row := first(pc.match_substring(texts, ","))) is not None:
+                self._first_group = self._rows + row + 1
+            if not self._is_grouped:
+                self._is_grouped = bool(pc.any(pc.match_substring_regex(texts, _CERTAINLY_GROUPED)).as_py())
             texts = _ungrouped(texts)
         if self._possible[0] in {NUMBER, GROUPED} and self.rounded is None:
             rounded = _first_rounded(texts, present)
             self.rounded = None if rounded is None else self._rows + rounded + 1
-
-    def _see_groups(self, texts: pa.StringArray) -> None:
-        if self._first_group is None and (at := first(pc.match_substring(texts, ","))) is not None:
-            self._first_group = self._rows + at + 1
-        if not self._is_grouped:
-            self._is_grouped = bool(pc.any(pc.match_substring_regex(texts, _CERTAINLY_GROUPED)).as_py())
 
 
 def _swapped(texts: pa.StringArray) -> pa.StringArray:

@@ -60,8 +60,7 @@ def file_rows(files: Iterable[tuple[AttachmentRecord, Finished]]) -> pa.Table:
         for record, finished in files
     ]
     columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+    return pa.Table.from_pydict(dict(zip(SCHEMA.names, columns, strict=True)), SCHEMA)
 
 
 def with_finished_at(rows: pa.Table, time: int) -> pa.Table:
