@@ -1,6 +1,5 @@
 """The description of a job for its tasks: plain data without secrets, which is sent to every worker."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -46,11 +45,26 @@ class Job:
 
     @classmethod
     def of(cls, settings: Settings, *journals: str, in_place: bool, tables: bool = True) -> "Job":
+        # Only the settings that are needed to read messages, without places and passwords.
+        sources = {
+            name: Source.model_construct(
+                transport=source.transport,
+                framing=source.framing,
+                options=Section(),
+                dialect=source.dialect,
+                ccsid=source.ccsid,
+                encoding=source.encoding,
+                line_end=source.line_end,
+            )
+            for name, source in settings.sources.items()
+        }
         return cls(
             journals=tuple(each if "://" in each else str(Path(each).absolute()) for each in journals),
             content=settings.content_url,
             tables=settings.tables_url if tables else None,
-            settings=_conventions(settings),
+            settings=Settings.model_construct(
+                text=settings.text, limits=settings.limits, traces=settings.traces, sources=sources
+            ),
             in_place=in_place,
             forget_finished=settings.pipeline.forget_finished.total_seconds(),
             expire_unfinished=settings.expiry.unfinished.total_seconds(),
@@ -130,22 +144,3 @@ def _archive(place: str | CombinedArchives, folder: str | None, size: int, run: 
 @cache
 def _stores(content: str, tables: str | None) -> tuple[ContentStore, TableStore | None]:
     return plugins.content_store()(content), None if tables is None else plugins.table_store()(tables)
-
-
-def _conventions(settings: Settings) -> Settings:
-    """Return only the settings that are needed to read messages, without places and passwords."""
-    sources: Mapping[str, Source] = {
-        name: Source.model_construct(
-            transport=source.transport,
-            framing=source.framing,
-            options=Section(),
-            dialect=source.dialect,
-            ccsid=source.ccsid,
-            encoding=source.encoding,
-            line_end=source.line_end,
-        )
-        for name, source in settings.sources.items()
-    }
-    return Settings.model_construct(
-        text=settings.text, limits=settings.limits, traces=settings.traces, sources=dict(sources)
-    )

@@ -14,10 +14,9 @@ import pyarrow as pa
 
 from app.dataset import side_columns
 from app.dataset.description import sas_metadata
-from app.tables.write.json_rows import array_literals, framed, row_blocks, separated
+from app.tables.write.json_rows import row_arrays, separated
 from app.tables.write.output_pieces import COMPRESSION_LEVEL, PIECE_BYTES, Piece, split
 from app.tables.write.output_table import OutputOptions, OutputTable
-from app.tables.write.text_cells import cells
 
 VERSION = "1.1.0"
 
@@ -27,14 +26,14 @@ _DATE_TYPES = {"date": pa.types.is_date, "datetime": pa.types.is_timestamp, "tim
 def write_dataset_json(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
     """Yield one JSON object whose last member is `rows`."""
     yield orjson.dumps(metadata(table)).removesuffix(b"}") + b',"rows":['
-    yield from separated(_rows(table, options, ",\n", ""))
+    yield from separated(row_arrays(table, options, ",\n", ""))
     yield b"\n]}\n"
 
 
 def write_dataset_ndjson(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
     """Yield the metadata in the first line, then one row per line."""
     yield orjson.dumps(metadata(table)) + b"\n"
-    for block in _rows(table, options, "", "\n"):
+    for block in row_arrays(table, options, "", "\n"):
         yield from split(block)
 
 
@@ -92,8 +91,3 @@ def _data_type(data_type: pa.DataType) -> dict[str, str]:
     if pa.types.is_integer(data_type):
         return {"dataType": "integer"}
     return {"dataType": "double" if pa.types.is_floating(data_type) else "string"}
-
-
-def _rows(table: OutputTable, options: OutputOptions, before: str, behind: str) -> Iterator[memoryview]:
-    shown = cells(table.schema, options)
-    return row_blocks(table, shown, options, framed(before, array_literals(shown), behind))

@@ -20,7 +20,7 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"'} | {
 def write_ndjson(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
     """Yield one object per line."""
     shown = cells(table.schema, options)
-    for block in row_blocks(table, shown, options, framed("", _objects(shown), "\n")):
+    for block in _row_blocks(table, shown, options, _framed("", _objects(shown), "\n")):
         yield from split(block)
 
 
@@ -28,20 +28,22 @@ def write_json(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
     """Yield an array of objects, one per line."""
     shown = cells(table.schema, options)
     yield b"["
-    yield from separated(row_blocks(table, shown, options, framed(",\n", _objects(shown), "")))
+    yield from separated(_row_blocks(table, shown, options, _framed(",\n", _objects(shown), "")))
     yield b"\n]\n"
 
 
-def framed(before: str, literals: Sequence[str], behind: str) -> list[str]:
+def row_arrays(table: OutputTable, options: OutputOptions, before: str = ",", behind: str = "") -> Iterator[memoryview]:
+    """Yield rows as arrays, many at a time, with text before and after each row."""
+    shown = cells(table.schema, options)
+    literals = ["[", *[","] * (len(shown) - 1), "]"] if shown else ["[]"]
+    return _row_blocks(table, shown, options, _framed(before, literals, behind))
+
+
+def _framed(before: str, literals: Sequence[str], behind: str) -> list[str]:
     """Return the texts between the cells of a row, with more text before and after the row."""
     if len(literals) == 1:
         return [before + literals[0] + behind]
     return [before + literals[0], *literals[1:-1], literals[-1] + behind]
-
-
-def array_literals(shown: Sequence[RowCell]) -> list[str]:
-    """Return the texts between the cells of a row that is an array."""
-    return ["[", *[","] * (len(shown) - 1), "]"] if shown else ["[]"]
 
 
 def separated(rows: Iterator[memoryview]) -> Iterator[Piece]:
@@ -50,7 +52,7 @@ def separated(rows: Iterator[memoryview]) -> Iterator[Piece]:
         yield from split(block[1:] if at == 0 else block)
 
 
-def row_blocks(
+def _row_blocks(
     table: OutputTable, shown: Sequence[RowCell], options: OutputOptions, literals: Sequence[str]
 ) -> Iterator[memoryview]:
     """Yield rows of JSON, many at a time."""

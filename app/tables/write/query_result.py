@@ -10,10 +10,9 @@ import pyarrow as pa
 
 from app.tables.write import text_cells
 from app.tables.write.csv_writer import write_csv
-from app.tables.write.json_rows import array_literals, framed, row_blocks, separated
+from app.tables.write.json_rows import row_arrays, separated
 from app.tables.write.output_pieces import Piece
 from app.tables.write.output_table import OutputOptions, OutputTable
-from app.tables.write.text_cells import cells
 
 _DAY = 86_400_000_000
 _PLAIN = (
@@ -79,9 +78,8 @@ def _write_json(found: pa.Table, types: pa.Schema, is_cut: bool) -> Iterator[Pie
     """Yield the columns with their types, and the rows as arrays."""
     made = _outgoing(found)
     columns = [{"name": field.name, "type": str(field.type)} for field in types]
-    shown = cells(made.schema, _OPTIONS)
     yield b'{"columns":' + orjson.dumps(columns) + b',"rows":['
-    yield from separated(row_blocks(made, shown, _OPTIONS, framed(",", array_literals(shown), "")))
+    yield from separated(row_arrays(made, _OPTIONS))
     yield b'],"truncated":' + orjson.dumps(is_cut) + b"}"
 
 

@@ -16,12 +16,11 @@ import pyarrow.parquet as pq
 from app.dataset import side_columns
 from app.dataset.description import contents
 from app.model.names import folded
-from app.tables.write.json_rows import array_literals, framed, row_blocks, separated
+from app.tables.write.json_rows import row_arrays, separated
 from app.tables.write.output_pieces import Piece
 from app.tables.write.output_table import OptionError, OutputOptions, OutputTable, TableFormat
 from app.tables.write.selection import select
 from app.tables.write.stored_table import ROWS_A_BATCH, batches
-from app.tables.write.text_cells import cells
 
 MOST_SORTED: Final = 2_000_000
 """The most rows up to the end of a sorted page."""
@@ -99,9 +98,8 @@ def write_page(page: RowsPage) -> Iterator[Piece]:
     ]
     rows = [selection.apply(batch) for batch in page.rows.combine_chunks().to_batches()]
     outgoing = OutputTable(selection.schema, rows, page.rows.num_rows, _EPOCH)
-    shown = cells(selection.schema, options)
     yield b'{"columns":' + orjson.dumps(columns) + b',"rows":['
-    yield from separated(row_blocks(outgoing, shown, options, framed(",", array_literals(shown), "")))
+    yield from separated(row_arrays(outgoing, options))
     names = selection.schema.names
     special: list[dict[str, object]] = []
     for field in page.schema:

@@ -145,32 +145,27 @@ class Labelling(NamedTuple):
 
 
 def labelling(schema: pa.Schema, catalog: Catalog) -> Labelling:
-    """Return the labelling of a table by a catalog, or else by the value labels in its metadata."""
+    """Return the labelling of a table by a catalog, or else by the value labels in its metadata.
+
+    Raises ValueError for faulty metadata.
+    """
     sides = {of: field.name for field in schema if (of := side_columns.missing_of(field)) is not None}
-    labelled = {
-        field.name: Labelled(field.name, labels, sides.get(field.name))
-        for field in schema
-        if (labels := _labels(field, catalog))
-    }
+    labelled = {}
+    for field in side_columns.without_sides(schema):
+        stated = {key.decode(): value.decode("utf-8", "replace") for key, value in (field.metadata or {}).items()}
+        labels = catalog.get(value_labels.format_name(stated.get("sas.format", "")))
+        if labels is None and value_labels.VALUE_LABELS in stated:
+            labels = value_labels.read(stated[value_labels.VALUE_LABELS])
+        if labels:
+            labelled[field.name] = Labelled(field.name, labels, sides.get(field.name))
     dropped = {each.side for each in labelled.values()}
     metadata = value_labels.as_metadata((name, each.labels) for name, each in labelled.items())
     fields = []
     for field in schema:
         if field.name in labelled:
             kept = {key: value for key, value in (field.metadata or {}).items() if key.decode() not in _OF_VALUES}
-            stated = {**kept, b"sas.type": b"character", **metadata.get(field.name, {})}
-            fields.append(pa.field(field.name, pa.string(), metadata=stated))
+            described = {**kept, b"sas.type": b"character", **metadata.get(field.name, {})}
+            fields.append(pa.field(field.name, pa.string(), metadata=described))
         elif field.name not in dropped:
             fields.append(field)
     return Labelling(pa.schema(fields, schema.metadata), tuple(labelled.values()))
-
-
-def _labels(field: pa.Field, catalog: Catalog) -> ValueLabels | None:
-    """Return the value labels of a column. Raises ValueError for faulty metadata."""
-    metadata = {key.decode(): value.decode("utf-8", "replace") for key, value in (field.metadata or {}).items()}
-    if side_columns.is_side(field):
-        return None
-    found = catalog.get(value_labels.format_name(metadata.get("sas.format", "")))
-    if found is None and value_labels.VALUE_LABELS in metadata:
-        return value_labels.read(metadata[value_labels.VALUE_LABELS])
-    return found

@@ -38,12 +38,6 @@ class XptDataSet(NamedTuple):
     nuls: int
 
 
-def members(file: BinaryIO, *, charset: str = xpt_limits.DEFAULT_CHARSET) -> list[str]:
-    """Return the names of the data sets in a file. Raises InvalidInputError."""
-    charset = xpt_limits.checked_charset(charset)
-    return [decoded(member, charset).name for member in read_members(Records(file))]
-
-
 def read(file: BinaryIO, *, member: str | None = None, charset: str = xpt_limits.DEFAULT_CHARSET) -> XptDataSet:
     """Return a data set of a transport file of either version.
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from app.model.errors import InvalidInputError
 from app.tables.xpt.xpt_layouts import RECORD, Version
-from app.tables.xpt.xpt_reader import members, read
+from app.tables.xpt.xpt_members import Records, decoded, read_members
+from app.tables.xpt.xpt_reader import read
 from app.tables.xpt.xpt_writer import write
 from tests.tables.xpt.tables import VERSIONS, character, file_of, missing, numeric, table, table_of
 
@@ -48,10 +49,15 @@ FILES = {
 files = pytest.mark.parametrize("name", FILES)
 
 
+def members(data: bytes) -> list[str]:
+    """The names of the data sets in a file."""
+    return [decoded(each, "utf-8").name for each in read_members(Records(io.BytesIO(data)))]
+
+
 def outcome(data: bytes) -> list[dict[str, object]] | InvalidInputError:
     """The rows of the first data set, or why there are none."""
     try:
-        return [row for member in members(io.BytesIO(data))[:1] for row in table_of(data, member=member).to_pylist()]
+        return [row for member in members(data)[:1] for row in table_of(data, member=member).to_pylist()]
     except InvalidInputError as error:
         return error
 
@@ -94,7 +100,7 @@ def test_noise_is_refused_or_read(data: st.DataObject) -> None:
 def test_a_data_set_is_chosen_by_name(version: Version) -> None:
     one, two = small("ONE"), small("TWO", 79)
     data = file_of(one, version) + file_of(two, version)[LIBRARY_SIZE:]
-    assert members(io.BytesIO(data)) == ["ONE", "TWO"]
+    assert members(data) == ["ONE", "TWO"]
     assert table_of(data, member="ONE").to_pydict() == one.to_pydict()
     assert table_of(data, member="two").to_pydict() == two.to_pydict()
     for wrong in (None, "THREE"):

@@ -46,34 +46,29 @@ class CallersUploads:
         Before that all are checked: whether the caller has them, whether they are complete, and whether a message may
         have so many bytes. Blocks. Raises Problem.
         """
-        uploads = {part: self._complete(part, upload_id) for part, upload_id in chosen.items()}
+        uploads: dict[str, Upload] = {}
+        for part, upload_id in chosen.items():
+            try:
+                upload = uploads[part] = _found(self._gateway, upload_id, self._caller)
+            except UnknownUpload as error:
+                raise _invalid(part, str(error)) from None
+            if not upload.is_complete:
+                of = upload.record.length
+                raise _invalid(part, f"the upload is not complete: {upload.offset} of {of or 'unknown'} bytes are here")
         most = self._gateway.settings.limits.upload_bytes
         if sum(each.offset for each in uploads.values()) > most:
             raise Problem("too-large", f"the uploads of a message may have {most} bytes together", limit=most)
-        return [
-            self._copy(part, upload, f"{self._folder}/upload-{number}")
-            for number, (part, upload) in enumerate(uploads.items())
-        ]
-
-    def _copy(self, part: str, upload: Upload, name: str) -> StoredPart:
-        self._gateway.room.check(upload.offset)
-        self.trace_parent = self.trace_parent or upload.record.trace_parent
-        try:
-            # A gateway that was killed may have all bytes of an upload without having checked them.
-            check_whole(self._gateway.uploads, upload)
-            return self._gateway.uploads.copy(upload, part, name)
-        except (UnknownUpload, UploadSuperseded) as error:
-            raise _invalid(part, str(error)) from None
-
-    def _complete(self, part: str, upload_id: str) -> Upload:
-        try:
-            upload = _found(self._gateway, upload_id, self._caller)
-        except UnknownUpload as error:
-            raise _invalid(part, str(error)) from None
-        if not upload.is_complete:
-            of = upload.record.length
-            raise _invalid(part, f"the upload is not complete: {upload.offset} of {of or 'unknown'} bytes are here")
-        return upload
+        taken = []
+        for number, (part, upload) in enumerate(uploads.items()):
+            self._gateway.room.check(upload.offset)
+            self.trace_parent = self.trace_parent or upload.record.trace_parent
+            try:
+                # A gateway that was killed may have all bytes of an upload without having checked them.
+                check_whole(self._gateway.uploads, upload)
+                taken.append(self._gateway.uploads.copy(upload, part, f"{self._folder}/upload-{number}"))
+            except (UnknownUpload, UploadSuperseded) as error:
+                raise _invalid(part, str(error)) from None
+        return taken
 
 
 def _found(gateway: Gateway, upload_id: str, caller: Caller) -> Upload:
