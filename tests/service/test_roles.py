@@ -1,7 +1,7 @@
 """What each role of a process does, and who is the keeper."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import enumerate as threads
 from typing import Any
@@ -20,7 +20,7 @@ from app.service import gateway as gateway_module
 from app.service.content.archived import is_archived, newest_readable
 from app.service.content.settling import Settler
 from app.service.context import ReceiverContext, ServiceContext
-from app.service.events.event_reader import CurrentLogs, EventReader
+from app.service.events.event_reader import AT_ONCE, CurrentLogs, EventReader
 from app.service.gateway import Gateway
 from app.service.monitoring.physical_messages import FoundMessages, PhysicalMessages
 from app.service.monitoring.timeline import timeline
@@ -316,6 +316,29 @@ def test_events_are_read_once_for_all_who_follow(context: ReceiverContext) -> No
     context.catalog.checkpoint(Checkpoint(events=[NewEvent("x", "x", 9, {})]))
     reader.read()
     assert (early[-1], late) == (7, [6])
+
+
+def test_who_cannot_take_events_keeps_them_from_no_other(context: ReceiverContext) -> None:
+    taken: dict[str, list[int]] = {"sound": [], "failing": []}
+    is_failing = True
+
+    def take(events: Sequence[EventRecord]) -> None:
+        if is_failing:
+            raise ZeroDivisionError
+        taken["failing"].extend(each.number for each in events)
+
+    reader = EventReader(context.catalog)
+    reader.follow(take)
+    reader.follow(lambda events: taken["sound"].extend(each.number for each in events))
+    numbers = list(range(1, 2 * AT_ONCE + 2))
+    context.catalog.checkpoint(Checkpoint(events=[NewEvent("x", str(n), n, {}) for n in numbers]))
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            reader.read()
+        assert taken == {"sound": numbers, "failing": []}
+    is_failing = False
+    reader.read()
+    assert taken == {"sound": numbers, "failing": numbers}
 
 
 def replace_method(context: ReceiverContext, events_after: Any) -> Any:

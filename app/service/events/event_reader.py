@@ -44,18 +44,26 @@ class EventReader:
             self._followers.remove(follower)
 
     def read(self) -> None:
-        """Give each follower the events that it has not got."""
+        """Give each follower the events that it has not got. One that raises keeps them from no other; they are offered
+        to it again by the next call. Its error is raised in the end."""
+        failed: dict[EventFollower, Exception] = {}
         with self._reading:
             while True:
                 with self._lock:
-                    followers = [*self._followers]
+                    followers = [each for each in self._followers if each not in failed]
                 after = min((each.after for each in followers), default=None)
                 if after is None or not (events := self._catalog.events_after(after, AT_ONCE)):
-                    return
+                    break
                 for each in followers:
                     if new := [event for event in events if event.number > each.after]:
-                        each.take(new)
-                        each.after = new[-1].number
+                        try:
+                            each.take(new)
+                        except Exception as error:  # noqa: BLE001 - raised in the end
+                            failed[each] = error
+                        else:
+                            each.after = new[-1].number
+        for first in failed.values():
+            raise first
 
 
 class EventWatch:

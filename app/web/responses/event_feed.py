@@ -1,7 +1,8 @@
 """The newest events, encoded as CloudEvents 1.0 and sent to any number of clients.
 
-One task waits for new events, in a single thread, and keeps the newest ones in memory. Each client has only its
-position in the event log. It is served from memory, or from the catalog when its position is older.
+One task waits for new events, in a single thread, and has the reader of the event log read them at once. The newest
+ones are kept in memory. Each client has only its position in the event log. It is served from memory, or from the
+catalog when its position is older.
 """
 
 import asyncio
@@ -44,7 +45,15 @@ class Feed:
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Feed"]:
         """Follow the gateway's events within the block."""
-        self._newest = await run_in_threadpool(self._gateway.catalog.last_event)
+        loop, events = asyncio.get_running_loop(), self._gateway.events
+
+        def take(new: Sequence[EventRecord]) -> None:
+            self.logs.covering(new[-1].number)
+            with suppress(RuntimeError):  # the event loop has ended
+                loop.call_soon_threadsafe(self._take, new)
+
+        follower = await run_in_threadpool(events.follow, take)
+        self._newest = follower.after
         with ThreadPoolExecutor(1, "events") as executor:
             following = asyncio.create_task(self._follow(executor))
             try:
@@ -53,34 +62,34 @@ class Feed:
                 self._end()
                 self._gateway.notifier.notify()
                 await following
+                events.leave(follower)
 
     async def _follow(self, executor: ThreadPoolExecutor) -> None:
         loop = asyncio.get_running_loop()
         fault = Recurring(log, "event_feed")
         while not (self._gateway.draining or self._ended):
             try:
-                events = await loop.run_in_executor(executor, self._wait)
+                await loop.run_in_executor(executor, self._read)
             except Exception as error:  # noqa: BLE001 - `fault` logs it
                 fault.failed(error)
                 await asyncio.sleep(WAIT_SECONDS)
-                continue
-            fault.worked()
-            if events:
-                self._recent.extend(events)
-                self._newest = events[-1].number
-                self._ring()
-                for subject in {event.subject for event in events} & self._awaited.keys():
-                    _set_all(self._awaited[subject])
+            else:
+                fault.worked()
         self._end()
 
-    def _wait(self) -> Sequence[EventRecord]:
-        """Return the events after the newest one; wait up to `WAIT_SECONDS` for the first."""
+    def _read(self) -> None:
+        """Let new events be read; wait up to `WAIT_SECONDS` for later ones."""
         gateway, seen = self._gateway, self._gateway.notifier.notifications
-        events = self._after(self._newest)
-        if events or gateway.draining:
-            return events
-        gateway.notifier.wait(seen, WAIT_SECONDS)
-        return self._after(self._newest)
+        gateway.events.read()
+        if not gateway.draining:
+            gateway.notifier.wait(seen, WAIT_SECONDS)
+
+    def _take(self, events: Sequence[EventRecord]) -> None:
+        self._recent.extend(events)
+        self._newest = events[-1].number
+        self._ring()
+        for subject in {event.subject for event in events} & self._awaited.keys():
+            _set_all(self._awaited[subject])
 
     def _after(self, number: int) -> Sequence[EventRecord]:
         """Return the events after a number, when the logs are known that identify them."""
