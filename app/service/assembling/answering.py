@@ -67,7 +67,12 @@ class Answers:
 
     def _answer(self, source: str, heard: Sequence[HeardMessage]) -> list[HeardMessage]:
         """Answer messages of a source; return those that cannot be answered yet."""
-        keys = [self._key(each) for each in heard]
+        keys: list[bytes | None] = []
+        for each in heard:
+            try:
+                keys.append(framing(each.message.framing).attachment_key(each.message))
+            except InvalidInputError:
+                keys.append(None)
         wanted = [*dict.fromkeys(key for key in keys if key is not None)]
         records = self._context.catalog.attachments_by_key(source, wanted)
         answers: list[SenderAnswer] = []
@@ -89,10 +94,3 @@ class Answers:
         if record is None:
             return ()
         return missing_ranges(record, self._context.catalog, self._context.journal, RANGES)
-
-    @staticmethod
-    def _key(heard: HeardMessage) -> bytes | None:
-        try:
-            return framing(heard.message.framing).attachment_key(heard.message)
-        except InvalidInputError:
-            return None

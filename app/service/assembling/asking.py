@@ -22,7 +22,7 @@ from app.assembly.part_places import Parts
 from app.codecs.missing_parts.request_documents import MEDIA_TYPE, MissingParts, write_document
 from app.framing.missing_numbers import missing_parts
 from app.model.message import PhysicalMessage
-from app.model.records import AttachmentRecord, NewEvent
+from app.model.records import AttachmentRecord
 from app.model.trace_context import trace_fields
 from app.observe import logger
 from app.ports import Catalog, MissingRequest, Receiver, Reply
@@ -120,14 +120,14 @@ class Askers:
         if not silent:
             return
         messages = messages_at(self._context.journal, {record.first_position for record, _ in silent})
-        asking = [
-            self._asking(name, source, record, requests + 1, messages.get(record.first_position))
-            for record, requests in silent
-        ]
         recorded: list[MissingRequest] = []
-        events: list[NewEvent] = []
-        for each in asking:
-            record, asked = each.record, each.asked
+        asking: list[Asking] = []
+        for record, requests in silent:
+            gaps = missing_ranges(record, self._context.catalog, self._context.journal, RANGES)
+            parts = Parts(self._context.catalog.part_runs(record.id))
+            asked = missing_parts(record, source.framing, parts, gaps, requests + 1)
+            message = messages.get(record.first_position)
+            each = Asking(record, asked, message, None if message is None else self._paths.to_sender(name, message))
             is_last = asked.request >= source.request_missing_most
             pause = max(_after(source), MINUTE) << min(asked.request - 1, 20)
             due, document = None if is_last else now + pause, write_document(asked)
@@ -135,25 +135,17 @@ class Askers:
                 MissingRequest(record.id, name, asked.request, now, due, each.address, document, record.parts_received)
             )
             if not asked.is_empty:  # or it waits for something else, and is not looked at again at once
-                events.append(missing_event(record, asked, each.address, now))
+                asking.append(each)
+        events = [missing_event(each.record, each.asked, each.address, now) for each in asking]
         catalog.record_requests(recorded, events)
         self._context.notifier.notify()
         for each in asking:
-            if not each.asked.is_empty:
-                self._send(name, each)
+            self._send(name, each)
 
     def _silent_until(self, name: str) -> int | None:
         """Return the packed position of messages that came long enough ago; None if there is none."""
         marks, before = self._marks[name], self._times.counted(name) - _after(self._sources[name])
         return marks[0].position if marks and marks[0].counted <= before else None
-
-    def _asking(
-        self, name: str, source: Source, record: AttachmentRecord, request: int, message: PhysicalMessage | None
-    ) -> Asking:
-        catalog, journal = self._context.catalog, self._context.journal
-        gaps = missing_ranges(record, catalog, journal, RANGES)
-        asked = missing_parts(record, source.framing, Parts(catalog.part_runs(record.id)), gaps, request)
-        return Asking(record, asked, message, None if message is None else self._paths.to_sender(name, message))
 
     def _send(self, name: str, asking: Asking) -> None:
         record, asked, message, path = asking

@@ -96,7 +96,18 @@ class Settler:
                 break
             if not is_archived(own := extents.get(record.id, ()), newest):
                 continue
-            if (stored := self._try(record, own, store)) is not None:
+            try:
+                stored = self._copy(record, own, store)
+            except StoreFull:
+                raise
+            except Exception as error:  # noqa: BLE001 - `Recurring` logs it
+                self._retries.add(record.id)
+                if isinstance(error, DamagedError):
+                    self._damages.found(record, error, "settling")
+                self._fault.failed(error, attachment=record.id)
+                continue
+            self._retries.remove(record.id)
+            if stored is not None:
                 copied[record.id] = stored
         return copied
 
@@ -106,20 +117,6 @@ class Settler:
             settled = self._context.catalog.settle(copied, self._context.clock.now())
             for deleted in copied.keys() - settled:
                 self._context.store.delete(copied[deleted].name)
-
-    def _try(self, record: AttachmentRecord, extents: Sequence[Extent], store: ContentStore) -> StoredObject | None:
-        try:
-            copied = self._copy(record, extents, store)
-        except StoreFull:
-            raise
-        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
-            self._retries.add(record.id)
-            if isinstance(error, DamagedError):
-                self._damages.found(record, error, "settling")
-            self._fault.failed(error, attachment=record.id)
-            return None
-        self._retries.remove(record.id)
-        return copied
 
     def _copy(self, record: AttachmentRecord, extents: Sequence[Extent], store: ContentStore) -> StoredObject | None:
         """Copy one attachment's content. Return None when it was deleted or copied by another process meanwhile."""

@@ -103,30 +103,26 @@ def work(connection: Connection, memory: int) -> None:
 
 def _outcome(job: ConversionTask, connection: Connection) -> Done | Failed:
     try:
-        return Done(_run(job, connection), is_last=False)
+        running = job.function(*job.arguments)
+        held: list[bytes | memoryview] = []
+        size = 0
+        while True:
+            try:
+                piece = next(running)
+            except StopIteration as end:
+                _send_pieces(connection, held)
+                return Done(end.value, is_last=False)
+            held.append(piece)
+            size += len(piece)
+            if size >= PIECE_BYTES:
+                _send_pieces(connection, held)
+                held, size = [], 0
     except ConnectionError:
         raise
     except BaseException as error:  # noqa: BLE001 - the caller gets every error
         if not isinstance(error, Exception):
             error.add_note(traceback.format_exc())
         return Failed.of(error)
-
-
-def _run(job: ConversionTask, connection: Connection) -> Any:
-    running = job.function(*job.arguments)
-    held: list[bytes | memoryview] = []
-    size = 0
-    while True:
-        try:
-            piece = next(running)
-        except StopIteration as end:
-            _send_pieces(connection, held)
-            return end.value
-        held.append(piece)
-        size += len(piece)
-        if size >= PIECE_BYTES:
-            _send_pieces(connection, held)
-            held, size = [], 0
 
 
 def _send_pieces(connection: Connection, held: list[bytes | memoryview]) -> None:

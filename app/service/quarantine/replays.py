@@ -131,15 +131,22 @@ class Replayer:
 
         `since` is the number of the last event before.
         """
-        end = self._end()
+        catalog, end = self._context.catalog, self._end()
         reached = -1 if end is None else end.pack()
-        if not _wait_until(lambda: (self._context.catalog.progress() or -1) >= reached):
+        if not _wait_until(lambda: (catalog.progress() or -1) >= reached):
             return ReplayOutcome("pending")
-        entry = _new_entry(self._context.catalog, messages, since)
+        entry = _new_entry(catalog, messages, since)
         if entry is not None:
             return ReplayOutcome("quarantined", entry)
-        found = (each for message in messages for each in _attachments_of(message, self._context.catalog))
-        return settled(self._context, list(dict.fromkeys(found)))
+        found: dict[str, None] = {}
+        for message in messages:
+            announcing = catalog.message(message_id(message.source, message.correl_id.ljust(SIZE, b"\0")))
+            of_part = None if announcing is not None else attachment_of(message, catalog)
+            if announcing is not None:
+                found |= dict.fromkeys(announcing.attachments)
+            elif of_part is not None and of_part.kind is not None:
+                found[of_part.id] = None
+        return settled(self._context, list(found))
 
 
 def _may_finish(attachment: AttachmentRecord | None) -> bool:
@@ -164,15 +171,6 @@ def settled(context: ServiceContext, attachment_ids: list[str]) -> ReplayOutcome
 
     _wait_until(lambda: all(each.state is not AttachmentState.COMPLETE for each in records()))
     return ReplayOutcome("processed", None, records())
-
-
-def _attachments_of(message: PhysicalMessage, catalog: Catalog) -> list[str]:
-    """Return the attachments that a message announces, or the one that it is a part of."""
-    announcing = catalog.message(message_id(message.source, message.correl_id.ljust(SIZE, b"\0")))
-    if announcing is not None:
-        return list(announcing.attachments)
-    found = attachment_of(message, catalog)
-    return [] if found is None or found.kind is None else [found.id]
 
 
 def _new_entry(catalog: Catalog, messages: Sequence[PhysicalMessage], since: int) -> QuarantineRecord | None:

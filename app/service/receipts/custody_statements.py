@@ -32,9 +32,12 @@ def statement(cause: ReceiptCause, journal: str | None) -> bytes:
         "time": _time(cause.time),
         "event": cause.number,
     }
-    if cause.finished is not None:
-        said |= _of_attachment(cause.finished, journal)
-        said["table"] = _table(cause.finished, {} if cause.tables is None else cause.tables.versions)
+    if (facts := cause.finished) is not None:
+        said |= _of_attachment(facts, journal)
+        # The table with its rows: none if no batch made them, or if the version is unknown.
+        table = table_with_rows(facts.kind, facts.qualifier_1, facts.qualifier_2)
+        versions = {} if cause.tables is None else cause.tables.versions
+        said["table"] = {"name": table, "version": versions[table]} if table in versions else None
     if cause.sent is not None:
         said |= _of_delivery(cause.sent)
     try:
@@ -78,12 +81,6 @@ def _of_attachment(facts: FinishedFacts, journal: str | None) -> Mapping[str, An
         "warnings": orjson.Fragment(facts.warnings),
         "evidence": orjson.Fragment(facts.evidence),
     }
-
-
-def _table(facts: FinishedFacts, versions: Mapping[str, int]) -> Mapping[str, Any] | None:
-    """Return the table with the rows of an attachment; None if no batch made them, or if its version is unknown."""
-    name = table_with_rows(facts.kind, facts.qualifier_1, facts.qualifier_2)
-    return {"name": name, "version": versions[name]} if name in versions else None
 
 
 def _of_delivery(delivery: DeliveryRecord) -> Mapping[str, Any]:

@@ -103,19 +103,15 @@ class ReceiptReplies:
                 after = reached if reached > after and monotonic() < deadline and not self._stop.is_set() else None
         self._read = ()
 
-    def _statements(self, after: int, catalog: Catalog) -> Sequence[_Statement]:
-        """Return the statements from a place on, as far as one reading of the log goes."""
-        if not self._read or not self._read[0].kept.place <= after <= self._read[-1].kept.place:
-            found = catalog.receipt_statements(after, READ_AT_ONCE)
-            self._read = [_Statement(each, json.loads(each.statement)) for each in found]
-        return [each for each in self._read if each.kept.place >= after]
-
     def _reply(self, source: str, after: int, catalog: Catalog, deadline: float) -> int:
         """Send the next receipts of a source, wait until they are confirmed, and save and return how far they are."""
-        found = self._statements(after, catalog)
-        all_own = [each for each in found if _is_of(each.said, source)]
+        if not self._read or not self._read[0].kept.place <= after <= self._read[-1].kept.place:
+            read = catalog.receipt_statements(after, READ_AT_ONCE)
+            self._read = [_Statement(each, json.loads(each.statement)) for each in read]
+        finished = [each for each in self._read if each.said["type"] == ATTACHMENT_FINISHED]
+        all_own = [each for each in finished if each.kept.place >= after and each.said.get("source") == source]
         own = all_own[:AT_ONCE]
-        end = all_own[AT_ONCE].kept.place if len(all_own) > AT_ONCE else found[-1].kept.place + 1
+        end = all_own[AT_ONCE].kept.place if len(all_own) > AT_ONCE else self._read[-1].kept.place + 1
         self._send(source, own, self._rates[source].room(self._context.clock.monotonic()), deadline)
         reached = next((each.kept.place for each in own if not self._has_ended(source, each)), end)
         if reached > after:
@@ -158,19 +154,16 @@ class ReceiptReplies:
 
     def _send(self, source: str, receipts: Sequence[_Statement], most: int, deadline: float) -> None:
         """Send those receipts that are not on their way, and wait for the end of all."""
-        lost = [each for each in receipts if self._end(source, each) is ReplyEnd.LOST]
-        self._begin(source, lost[:most])
+        lost = [each for each in receipts if self._end(source, each) is ReplyEnd.LOST][:most]
+        bound = self._context.catalog.journal_identity()
+        journal = None if bound is None else bound.id
+        positions = [_position(each.said, journal) for each in lost]
+        messages = messages_at(self._context.journal, {position for position in positions if position is not None})
+        for each, position in zip(lost, positions, strict=True):
+            self._send_one(source, each, None if position is None else messages.get(position))
         while any(self._end(source, each) is None for each in receipts):
             if monotonic() > deadline or self._stop.wait(0.01):
                 break
-
-    def _begin(self, source: str, receipts: Sequence[_Statement]) -> None:
-        bound = self._context.catalog.journal_identity()
-        journal = None if bound is None else bound.id
-        positions = [_position(each.said, journal) for each in receipts]
-        messages = messages_at(self._context.journal, {position for position in positions if position is not None})
-        for each, position in zip(receipts, positions, strict=True):
-            self._send_one(source, each, None if position is None else messages.get(position))
 
     def _send_one(self, source: str, receipt: _Statement, message: PhysicalMessage | None) -> None:
         kept = receipt.kept
@@ -209,10 +202,6 @@ class ReceiptReplies:
         self._context.metrics.receipt_replies.labels(source, outcome).inc()
         if outcome != ReplyEnd.SENT.value:
             log.warning("receipt_not_sent", attachment=kept.subject, source=source, address=address, outcome=outcome)
-
-
-def _is_of(said: Mapping[str, Any], source: str) -> bool:
-    return said["type"] == ATTACHMENT_FINISHED and said.get("source") == source
 
 
 def _position(said: Mapping[str, Any], journal: str | None) -> int | None:

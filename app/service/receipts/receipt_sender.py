@@ -55,7 +55,7 @@ class ReceiptSender:
         is_receipt = str(said.get("name", "")).endswith(ENDING)
         if said["type"] != ATTACHMENT_FINISHED or destination is None or is_receipt:
             return
-        identifier = _identifier(kept)
+        identifier = blake2b(kept.place.to_bytes(8) + kept.statement, digest_size=16, person=b"receipt").hexdigest()
         if self._catalog.delivery(identifier) is not None:
             return
         content = self._desk.transparent(kept.subject, FoundStatement(kept.place, kept.statement))
@@ -72,7 +72,3 @@ class ReceiptSender:
         to, now = self._context.settings.destinations[destination], self._context.clock.now()
         delivery = new_delivery(identifier, message, {_PART: part}, to, now=now)
         self._catalog.add_delivery(delivery, [delivery_event(delivery)])
-
-
-def _identifier(kept: KeptStatement) -> str:
-    return blake2b(kept.place.to_bytes(8) + kept.statement, digest_size=16, person=b"receipt").hexdigest()

@@ -103,8 +103,23 @@ def rows(store: ContentStore, on_damage: Callable[[GatewayError], None] | None =
     A damaged object is skipped and given to `on_damage`; without that, it raises GatewayError.
     """
     seen: set[tuple[str, str]] = set()
-    for line in _newest(store, seen, on_damage):
-        yield _row(line.value)
+    done: set[RecordFile] = set()
+    for _ in range(_ATTEMPTS):
+        try:
+            for file in reversed([file for file in files(store) if file not in done]):
+                try:
+                    check(store, file)
+                except GatewayError as damage:
+                    if on_damage is None:
+                        raise
+                    on_damage(damage)
+                else:
+                    yield from (_row(line.value) for line in _once(store, [file], seen))
+                done.add(file)
+        except KeyError:  # merged meanwhile
+            continue
+        return
+    raise GatewayError("the catalog's records are rewritten faster than they can be read; try again")
 
 
 def merge(store: ContentStore) -> int:
@@ -130,28 +145,6 @@ def check(store: ContentStore, file: RecordFile) -> None:
     for line in lines:
         if line.value["kind"] != DROPPED:
             _row(line.value)
-
-
-def _newest(
-    store: ContentStore, seen: set[tuple[str, str]], on_damage: Callable[[GatewayError], None] | None
-) -> Iterator[_Line]:
-    done: set[RecordFile] = set()
-    for _ in range(_ATTEMPTS):
-        try:
-            for file in reversed([file for file in files(store) if file not in done]):
-                try:
-                    check(store, file)
-                except GatewayError as damage:
-                    if on_damage is None:
-                        raise
-                    on_damage(damage)
-                else:
-                    yield from _once(store, [file], seen)
-                done.add(file)
-        except KeyError:  # merged meanwhile
-            continue
-        return
-    raise GatewayError("the catalog's records are rewritten faster than they can be read; try again")
 
 
 def _once(store: ContentStore, found: Iterable[RecordFile], seen: set[tuple[str, str]]) -> Iterator[_Line]:
@@ -210,18 +203,14 @@ def _header(line: _Line, file: RecordFile) -> RecordHeader:
 def _lines(store: ContentStore, file: RecordFile) -> Iterator[_Line]:
     try:
         for line in gzip_lines(store, file.name):
-            yield _Line(line + b"\n", _parsed(line))
+            value: dict[str, Any]
+            try:
+                value = orjson.loads(line)
+            except ValueError:  # also for lone surrogates, which names may hold
+                value = json.loads(line)
+            yield _Line(line + b"\n", value)
     except (zlib.error, ValueError) as error:
         raise GatewayError(f"{file.name} is damaged: {error}") from error
-
-
-def _parsed(line: bytes) -> dict[str, Any]:
-    """Return the object of a line. Raises ValueError."""
-    try:
-        value: dict[str, Any] = orjson.loads(line)
-    except ValueError:  # also for lone surrogates, which names may hold
-        value = json.loads(line)
-    return value
 
 
 def last_header(store: ContentStore) -> RecordHeader | None:

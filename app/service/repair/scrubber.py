@@ -7,7 +7,6 @@ pass tries again. The progress of a pass is kept in a file, so that a restart co
 import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -64,7 +63,12 @@ class Scrubber:
         bound = context.catalog.journal_identity()
         self._rate = context.settings.scrub.rate
         self._file = context.settings.data / "scrub.json"
-        self._progress = _load(self._file, "" if bound is None else bound.id)
+        self._progress = ScrubProgress("" if bound is None else bound.id)
+        # A damaged or missing file, or one of another journal, makes a pass begin anew.
+        with suppress(OSError, TypeError, ValueError):
+            known = ScrubProgress(**json.loads(self._file.read_text()))
+            if known.journal == self._progress.journal:
+                self._progress = known
         self._fault = Recurring(log, "scrub")
         context.metrics.scrub_damaged_segments.set_function(lambda: len(self._progress.damaged_segments))
         context.metrics.scrub_ended.set_function(lambda: self._progress.ended_at / 1e6)
@@ -165,12 +169,3 @@ class Scrubber:
             return
         for outcome in outcomes:
             report_outcome(record, outcome, self._context, self._damages, damage=str(error))
-
-
-def _load(file: Path, journal: str) -> ScrubProgress:
-    """Return the saved progress. A damaged or missing file, or one of another journal, makes a pass begin anew."""
-    with suppress(OSError, TypeError, ValueError):
-        known = ScrubProgress(**json.loads(file.read_text()))
-        if known.journal == journal:
-            return known
-    return ScrubProgress(journal)

@@ -186,27 +186,21 @@ class Remover:
 
     def drop_quarantine(self) -> bool:
         """Remove entries that are old, or of a source that has too many."""
-        has_more = False
+        has_more, oldest = False, self._context.catalog.oldest_quarantine
+        before = self._clock.before(self._retention.quarantine)
+        most, most_bytes = self._retention.quarantine_count, self._retention.quarantine_bytes
         for source, kept in self._context.catalog.quarantine_by_source().items():
-            old = self._old_entries(source, kept.number, kept.size)
+            old = [] if before is None else oldest(source, before, AT_ONCE)
+            too_many = 0 if most is None else max(0, kept.number - most)
+            too_much = 0 if most_bytes is None else max(0, kept.size - most_bytes)
+            if not old and (too_many or too_much):
+                entries = oldest(source, self._context.clock.now() + 1, AT_ONCE)
+                old = entries[: max(too_many, len(_until(too_much, entries)))]
             self._context.store.delete_all([entry.object_name for entry in old if entry.object_name is not None])
             self._context.catalog.drop_quarantine([entry.id for entry in old])
             self._dropped("quarantine", len(old), sum(entry.size for entry in old))
             has_more = has_more or len(old) == AT_ONCE
         return has_more
-
-    def _old_entries(self, source: str, count: int, size: int) -> list[QuarantineRecord]:
-        oldest = self._context.catalog.oldest_quarantine
-        before = self._clock.before(self._retention.quarantine)
-        if before is not None and (old := oldest(source, before, AT_ONCE)):
-            return old
-        most, most_bytes = self._retention.quarantine_count, self._retention.quarantine_bytes
-        too_many = 0 if most is None else max(0, count - most)
-        too_much = 0 if most_bytes is None else max(0, size - most_bytes)
-        if not too_many and not too_much:
-            return []
-        entries = oldest(source, self._context.clock.now() + 1, AT_ONCE)
-        return entries[: max(too_many, len(_until(too_much, entries)))]
 
     def drop_events(self) -> bool:
         """Remove events that are old or too many, and that every webhook and the log of receipts have got."""

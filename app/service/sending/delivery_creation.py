@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from app.dataset.value_labels import Catalog
-from app.framing.protocol import Framing
 from app.framing.registry import framing
 from app.model.attachment import DeliveryState
 from app.model.errors import CatalogError, InvalidInputError
@@ -64,17 +63,14 @@ def count_messages(
     It is a generator function, so that a conversion process can run it.
     """
     cut_by = framing(how.framing)
-    counts = Counter(_attachment_of(message, cut_by) for message in Framer(how, store).frame(delivery))
+    counts: Counter[bytes] = Counter()
+    for message in Framer(how, store).frame(delivery):
+        attachment = b""  # of a message that is a part of none
+        with suppress(InvalidInputError):
+            attachment = cut_by.attachment_key(message)[:_CORREL_ID]
+        counts[attachment] += 1
     yield b""
     return counts.total(), {each.correl_id: counts[each.correl_id] for each in delivery.attachments}
-
-
-def _attachment_of(message: PhysicalMessage, cut_by: Framing) -> bytes:
-    """Return the correlid of the attachment that a message is a part of; empty if it is a part of none."""
-    try:
-        return cut_by.attachment_key(message)[:_CORREL_ID]
-    except InvalidInputError:
-        return b""
 
 
 class Submission(NamedTuple):

@@ -51,23 +51,22 @@ class DraftedApplicationMessage:
 
         Raises ValueError for text that its character set lacks, and for what its framing does not carry.
         """
-        try:
-            return framing(to.framing).application(self._content(to))
-        except WireError as error:
-            raise ValueError(f"{error.row}: {error.why}") from None
-
-    def _content(self, to: Destination) -> bytes | list[MapItem]:
-        codec = charset(to.ccsid, to.encoding)
-        content = self.content
+        codec, content = charset(to.ccsid, to.encoding), self.content
+        carried: bytes | list[MapItem]
         if isinstance(content, bytes):
             if self.message_format.rstrip() == MQFMT_STRING and codec is not None:
                 _in_charset(lambda: content.decode(codec), "the bytes are not text", to.ccsid)
-            return content
-        if codec is None:
+            carried = content
+        elif codec is None:
             raise ValueError(f"text cannot be written in the destination's CCSID {to.ccsid}; give the bytes in base64")
-        if isinstance(content, str):
-            return _in_charset(lambda: content.encode(codec), "text cannot be written", to.ccsid)
-        return [_map_item(each, codec, to.ccsid) for each in content]
+        elif isinstance(content, str):
+            carried = _in_charset(lambda: content.encode(codec), "text cannot be written", to.ccsid)
+        else:
+            carried = [_map_item(each, codec, to.ccsid) for each in content]
+        try:
+            return framing(to.framing).application(carried)
+        except WireError as error:
+            raise ValueError(f"{error.row}: {error.why}") from None
 
 
 def _map_item(value: MapValue, codec: str, ccsid: int) -> MapItem:
