@@ -99,7 +99,7 @@ def _require_known(settings: Settings, store: ContentStore) -> None:
     """
     plugins.catalog().database(settings.catalog_url).require_known()
     if store.local_path(record_files.FOLDER.removesuffix("/")) is not None:
-        record_files.last_header(store)
+        record_files.last_recorded_event(store)
 
 
 def _receiver_context(

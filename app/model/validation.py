@@ -69,16 +69,14 @@ def sentence(detail: Mapping[str, Any], *, of_request: bool = False) -> str:
     message = str(detail["msg"])
     for prefix in _PREFIXES:
         message = message.removeprefix(prefix)
-    made = _BY_TYPE.get(str(detail["type"]))
-    return message if made is None else made(detail.get("ctx", {}), _shown(detail.get("input")))
-
-
-def _shown(value: Any) -> str:
-    text = value.decode(errors="replace") if isinstance(value, bytes) else value
-    if isinstance(value, timedelta):
-        return _amount(value)
+    if (made := _BY_TYPE.get(str(detail["type"]))) is None:
+        return message
+    given, context = detail.get("input"), detail.get("ctx", {})
+    if isinstance(given, timedelta):
+        return made(context, _amount(given))
+    text = given.decode(errors="replace") if isinstance(given, bytes) else given
     shown = {True: "true", False: "false"}[text] if isinstance(text, bool) else repr(text)
-    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
+    return made(context, shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…")
 
 
 def _amount(value: Any) -> str:

@@ -356,10 +356,13 @@ class ArchivePlugin(Protocol):
 
 def messages_of(rows: pa.RecordBatch, bodies: Sequence[memoryview]) -> list[PhysicalMessage]:
     """Return the messages of these rows, which have the columns of JOURNAL_SCHEMA. Column `body` is not read."""
-    values: dict[str, Sequence[Any]] = {
-        name: _values(rows.column(name)) for name in PhysicalMessage._fields if name not in ("body", "properties")
-    }
-    values["body"] = bodies
+    values: dict[str, Sequence[Any]] = {"body": bodies}
+    for name in PhysicalMessage._fields:
+        if name not in ("body", "properties"):
+            column = rows.column(name)
+            if pa.types.is_timestamp(column.type):
+                column = column.view(pa.int64()).fill_null(0)
+            values[name] = column.to_numpy(zero_copy_only=False).tolist()
     properties = rows.column("properties")
     values["properties"] = (
         [dict(pairs) if pairs else NO_PROPERTIES for pairs in properties.to_pylist()]
@@ -372,10 +375,3 @@ def messages_of(rows: pa.RecordBatch, bodies: Sequence[memoryview]) -> list[Phys
 def is_damaged(message: PhysicalMessage) -> bool:
     """Tell whether the journal could not read the body of a message back."""
     return message.framing == UNREADABLE and message.properties.get("refused-code") == DAMAGED_MESSAGE
-
-
-def _values(column: pa.Array) -> list[Any]:
-    if pa.types.is_timestamp(column.type):
-        column = column.view(pa.int64()).fill_null(0)
-    values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
-    return values

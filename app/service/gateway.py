@@ -39,8 +39,7 @@ from app.service.retention.deletion import Deletion
 from app.service.roles.keeping import Keeper, KeepingTerm, KeptParts
 from app.service.roles.receiving import OwnReceiving, Receiving, ReceivingElsewhere
 from app.service.roles.receiving_together import ReceivingTogether
-from app.service.sending.abandoned_uploads import drop_abandoned_uploads
-from app.service.sending.delivery_creation import Deliveries
+from app.service.sending.delivery_creation import Deliveries, drop_abandoned_uploads
 from app.service.sending.upload_space import UploadSpace
 from app.service.tables.table_reader import TableAdapters
 from app.service.threads import Worker, periodic

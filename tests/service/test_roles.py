@@ -28,7 +28,7 @@ from app.service.retention.receiving_time import SavedReceivingTime
 from app.service.retention.removal import Sweeper
 from app.service.roles import election
 from app.service.roles.keeping import KEEPER
-from app.service.sending.abandoned_uploads import LONGEST_UPLOAD, AbandonedUploads
+from app.service.sending.delivery_creation import LONGEST_UPLOAD, AbandonedUploads
 from app.settings import Role
 from app.testing.gateway_stages import ManualClock, service_context
 from app.testing.waiting import until

@@ -4,7 +4,7 @@ Sources: RFC 7519 (JSON Web Token), RFC 8725 (best practices), RFC 9068 (access 
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from threading import Lock
 from time import monotonic
 from typing import Any, NamedTuple
@@ -76,12 +76,10 @@ _UNREADABLE = (JoseError, ValueError, TypeError, KeyError, AttributeError, Overf
 
 log = logger(__name__)
 
-Fetch = Callable[[str], dict[str, Any]]
 
-
-def discovered(issuer: str, names: Sequence[str], fetch: Fetch) -> list[str]:
+def discovered(issuer: str, names: Sequence[str]) -> list[str]:
     """Return the URLs of these names from the configuration that a provider publishes. Raises GatewayError."""
-    described = fetch(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+    described = fetch_json(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
     found = [described.get(name) for name in names]
     if described.get("issuer") != issuer or not all(isinstance(each, str) for each in found):
         raise GatewayError(f"the configuration of {issuer} names another issuer, or lacks {' or '.join(names)}")
@@ -103,8 +101,8 @@ class AccessTokens:
     """Verifies the access tokens of one provider. `_fetching` guards the writing of `_keys` and of the times of
     fetching."""
 
-    def __init__(self, settings: Oidc, clock: Clock, fetch: Fetch = fetch_json) -> None:
-        self._settings, self._clock, self._fetch = settings, clock, fetch
+    def __init__(self, settings: Oidc, clock: Clock) -> None:
+        self._settings, self._clock = settings, clock
         self._keys: KeySet | None = None
         self._fetched_at = self._tried_at = float("-inf")
         self._fetching = Lock()
@@ -193,8 +191,8 @@ class AccessTokens:
         settings = self._settings
         url = settings.jwks_url
         if url is None:
-            (url,) = discovered(settings.issuer, ["jwks_uri"], self._fetch)
-        found = self._fetch(url)
+            (url,) = discovered(settings.issuer, ["jwks_uri"])
+        found = fetch_json(url)
         try:
             # A symmetric key is never published: who could read it could sign with it.
             given = [key for key in found["keys"] if key.get("kty") != "oct"]

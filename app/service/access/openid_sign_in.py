@@ -7,7 +7,7 @@ have its verifier, so a code that somebody else has seen is of no use.
 Sources: RFC 6749 (OAuth 2.0), RFC 7636 (PKCE), RFC 9700 (best practices), OpenID Connect Core 1.0 and Discovery 1.0.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from threading import BoundedSemaphore, Lock
 from time import monotonic
 from typing import Any, NamedTuple
@@ -18,11 +18,8 @@ from app.service.access.oidc import (
     KEEP_SECONDS,
     PAUSE_SECONDS,
     AccessTokens,
-    Fetch,
-    ProviderAnswer,
     TokenRefused,
     discovered,
-    fetch_json,
     post_form,
 )
 from app.settings import Oidc
@@ -33,8 +30,6 @@ _LONGEST_REASON = 300
 """The most characters of the provider's reason that are passed on."""
 
 log = logger(__name__)
-
-Post = Callable[[str, Mapping[str, str]], ProviderAnswer]
 
 
 class SignInRefused(Exception):
@@ -64,10 +59,10 @@ class SignIn:
     """Signs people in at one provider, as the client `client_id` of its settings. Its methods block. `_fetching` guards
     `_endpoints` and the times of fetching."""
 
-    def __init__(self, settings: Oidc, tokens: AccessTokens, fetch: Fetch = fetch_json, post: Post = post_form) -> None:
+    def __init__(self, settings: Oidc, tokens: AccessTokens) -> None:
         assert settings.client_id is not None
         self.settings, self._client_id = settings, settings.client_id
-        self._tokens, self._fetch, self._post = tokens, fetch, post
+        self._tokens = tokens
         self._endpoints: Endpoints | None = None
         self._fetched_at = self._tried_at = float("-inf")
         self._fetching = Lock()
@@ -85,7 +80,7 @@ class SignIn:
                 self._tried_at = now
                 try:
                     issuer, names = self.settings.issuer, ("authorization_endpoint", "token_endpoint")
-                    self._endpoints = Endpoints(*discovered(issuer, names, self._fetch))
+                    self._endpoints = Endpoints(*discovered(issuer, names))
                 except GatewayError as error:
                     self._fault.failed(error)
                 else:
@@ -127,7 +122,7 @@ class SignIn:
         if not self._exchanging.acquire(blocking=False):
             raise SignInBusy(f"{AT_ONCE} others are signing in just now")
         try:
-            answer = self._post(url, {"grant_type": grant, "client_id": self._client_id, **form})
+            answer = post_form(url, {"grant_type": grant, "client_id": self._client_id, **form})
         finally:
             self._exchanging.release()
         if answer.status == 200:

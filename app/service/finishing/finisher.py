@@ -128,24 +128,18 @@ class Finisher:
         waiting = deque(each for each in known if each.record.state is AttachmentState.COMPLETE)
         failed: dict[str, Exception] = {}
         while waiting and not self.queue.is_stopping:
-            failed |= self._finish_first(waiting)
-        return failed
-
-    def _finish_first(self, waiting: deque[CompleteAttachment]) -> dict[str, Exception]:
-        """Remove and finish the first of these attachments, as many as fit into one step; return the failures."""
-        contents: list[tuple[AttachmentRecord, Finished]] = []
-        failed: dict[str, Exception] = {}
-        before = len(waiting)
-        try:
-            # Content that is written together is durable when the block ends.
-            with nullcontext(self._context.store) if before == 1 else self._context.store.batch() as store:
-                self._read(waiting, replace(self._context, store=store), contents, failed)
-            self._accept(contents)
-        except Exception as error:  # noqa: BLE001 - the caller logs it
-            failed.update((record.id, error) for record, _ in contents)
-            if len(waiting) == before:  # none was taken, and the next step would not take one either
-                failed.update((each.record.id, error) for each in waiting)
-                waiting.clear()
+            contents: list[tuple[AttachmentRecord, Finished]] = []
+            before = len(waiting)
+            try:
+                # Content that is written together is durable when the block ends.
+                with nullcontext(self._context.store) if before == 1 else self._context.store.batch() as store:
+                    self._read(waiting, replace(self._context, store=store), contents, failed)
+                self._accept(contents)
+            except Exception as error:  # noqa: BLE001 - the caller logs it
+                failed.update((record.id, error) for record, _ in contents)
+                if len(waiting) == before:  # none was taken, and the next step would not take one either
+                    failed.update((each.record.id, error) for each in waiting)
+                    waiting.clear()
         return failed
 
     def _read(
@@ -155,7 +149,7 @@ class Finisher:
         contents: list[tuple[AttachmentRecord, Finished]],
         failed: dict[str, Exception],
     ) -> None:
-        """Read the contents of the first attachments, as many as fit into one step."""
+        """Remove the first attachments, as many as fit into one step, and read their contents."""
         segments, size = HeldSegments(self._context.journal), 0
         together = read_together(waiting, self._context, READ_AT_ONCE)
         while waiting and size < READ_AT_ONCE:

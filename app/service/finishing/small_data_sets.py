@@ -87,22 +87,15 @@ def _tables(read: list[tuple[_Located, PhysicalMessage]], stores: Stores) -> dic
             by_framing.setdefault(first.framing, []).append((each, first))
     tables: dict[str, DataSetTable] = {}
     for name, several in by_framing.items():
-        if len(several) > 1:
-            with suppress(Exception):  # the one at fault fails when it is read alone, and costs the others nothing
-                tables |= framing(name).small_data_sets(_received(several, stores))
+        if len(several) <= 1:
+            continue
+        positions = [[Position.unpack(place) for place in each.places] for each, _ in several]
+        with suppress(Exception):  # the one at fault fails when it is read alone, and costs the others nothing
+            bodies = stores.journal.bodies([each for some in positions for each in some])
+            received = {}
+            for (each, first), some in zip(several, positions, strict=True):
+                own = list(islice(bodies, len(some)))
+                parts = ReceivedParts(each.record, stores.described(first), some, stores, own)
+                received[each.record.id] = each.record, parts
+            tables |= framing(name).small_data_sets(received)
     return tables
-
-
-def _received(
-    several: list[tuple[_Located, PhysicalMessage]], stores: Stores
-) -> dict[str, tuple[AttachmentRecord, ReceivedParts]]:
-    """Return the parts of attachments, all of them read."""
-    positions = [[Position.unpack(place) for place in each.places] for each, _ in several]
-    bodies = stores.journal.bodies([each for some in positions for each in some])
-    return {
-        each.record.id: (
-            each.record,
-            ReceivedParts(each.record, stores.described(first), some, stores, list(islice(bodies, len(some)))),
-        )
-        for (each, first), some in zip(several, positions, strict=True)
-    }

@@ -22,7 +22,8 @@ another one publishes them, and fences it: it cannot add any more.
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from itertools import accumulate
 from secrets import token_hex
 from time import monotonic
 from typing import Any, NamedTuple
@@ -169,9 +170,13 @@ class Publisher:
             self._show()
             number = Position.unpack(self._catalog.published()).segment + 1
             own = self._recorded(own)
-            segments = _together(own.waiting())
-            if not segments:
+            waiting = own.waiting()
+            if not waiting:
                 return own
+            # The first ones are published as one.
+            sizes = accumulate(segment.size for segment in waiting)
+            count = max(1, sum(size <= TOGETHER_BYTES for size in sizes))
+            segments = [segment.number for segment in waiting[:count]]
             try:
                 origin, pieces = own.journal.published(segments, number, self._shared)
                 is_added = self._archive.add(number, pieces)
@@ -272,15 +277,3 @@ def archived_journal(archive: JournalArchive) -> ArchivedJournal:
     else:  # nothing, or what is before the first one is gone
         alone = Position(numbers[0], 0, 0).pack() - 1 if numbers and numbers[0] > 1 else 0
     return ArchivedJournal(journal, alone, max(numbers, default=0))
-
-
-def _together(segments: Sequence[Segment]) -> list[int]:
-    """Return the first segments that are published as one."""
-    taken: list[int] = []
-    size = 0
-    for segment in segments:
-        size += segment.size
-        if taken and size > TOGETHER_BYTES:
-            break
-        taken.append(segment.number)
-    return taken

@@ -38,8 +38,8 @@ def ended_attachments(catalog: ListingCatalog) -> Iterator[AttachmentRecord]:
             yield from attachments_in(catalog, state)
 
 
-def batched(items: Iterable[T], size: int = AT_ONCE) -> Iterator[list[T]]:
-    """Yield lists of at most `size` items."""
+def batched(items: Iterable[T]) -> Iterator[list[T]]:
+    """Yield lists of at most `AT_ONCE` items."""
     remaining = iter(items)
-    while some := list(islice(remaining, size)):
+    while some := list(islice(remaining, AT_ONCE)):
         yield some

@@ -15,7 +15,6 @@ attachment.
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from re import compile as pattern
 from typing import Any, NamedTuple
@@ -66,35 +65,29 @@ class _Line(NamedTuple):
 _NOTHING = _Line(b"", {})
 
 
-@dataclass(frozen=True, slots=True)
-class RecordHeader:
-    """The first line: the identifier of the last `event` of the catalog's log that is included, and the `journal` of
-    positions."""
-
-    event: str
-    journal: str | None = None
-
-
 def files(store: ContentStore) -> list[RecordFile]:
     """Return the objects of records, oldest first."""
     found = (_NAME.fullmatch(name) for name in store.names(FOLDER))
     return sorted(RecordFile(int(match[2]), int(match[1])) for match in found if match)
 
 
-def header(store: ContentStore, file: RecordFile) -> RecordHeader:
-    """Return the header of an object. Raises KeyError when it is gone, and GatewayError when it is damaged."""
+def last_event_in(store: ContentStore, file: RecordFile) -> str:
+    """Return the identifier of the last event of the catalog's log that an object includes, which its header has.
+
+    Raises KeyError when it is gone, and GatewayError when it is damaged.
+    """
     return _header(next(_lines(store, file), _NOTHING), file)
 
 
-def write(store: ContentStore, file: RecordFile, head: RecordHeader, rows: Iterable[Row | Dropped]) -> None:
-    """Write a whole object of records, each row once."""
+def write(store: ContentStore, file: RecordFile, event: str, rows: Iterable[Row | Dropped]) -> None:
+    """Write a whole object of records, each row once. `event` identifies the last event that it includes."""
     values = (
         {"kind": DROPPED, "of": row.kind, "id": row.id}
         if isinstance(row, Dropped)
         else {"kind": kind_of(row), "row": to_json(row)}
         for row in rows
     )
-    _write(store, file, head, map(to_line, values))
+    _write(store, file, event, map(to_line, values))
 
 
 def rows(store: ContentStore, on_damage: Callable[[GatewayError], None] | None = None) -> Iterator[Row | Dropped]:
@@ -131,7 +124,8 @@ def merge(store: ContentStore) -> int:
             break
         newest = alike[-1]
         lines = _once(store, reversed(alike), set())
-        _write(store, RecordFile(newest.number, level + 1), header(store, newest), (line.data for line in lines))
+        event = last_event_in(store, newest)
+        _write(store, RecordFile(newest.number, level + 1), event, (line.data for line in lines))
         for file in alike:
             store.delete(file.name)
         removed += len(alike)
@@ -166,9 +160,8 @@ def _row(line: dict[str, Any]) -> Row | Dropped:
         raise GatewayError(f"the catalog's records hold a row that cannot be read: {error}") from error
 
 
-def _write(store: ContentStore, file: RecordFile, head: RecordHeader, lines: Iterable[bytes]) -> None:
-    first = {"format": RECORDS.number, "event": head.event, "journal": head.journal}
-    write_gzip_lines(store, file.name, chain((to_line(first),), lines))
+def _write(store: ContentStore, file: RecordFile, event: str, lines: Iterable[bytes]) -> None:
+    write_gzip_lines(store, file.name, chain((to_line({"format": RECORDS.number, "event": event}),), lines))
 
 
 def write_gzip_lines(store: ContentStore, name: str, lines: Iterable[bytes]) -> None:
@@ -192,12 +185,13 @@ def gzip_lines(store: ContentStore, name: str) -> Iterator[bytes]:
         raise ValueError("it ends too early")
 
 
-def _header(line: _Line, file: RecordFile) -> RecordHeader:
+def _header(line: _Line, file: RecordFile) -> str:
+    """Return the event in the header of an object. Raises GatewayError for another format."""
     value = line.value
     RECORDS.require_known(value.get("format"), f"the records of the catalog in {file.name}")
     if value.get("format") != RECORDS.number or not isinstance(value.get("event"), str | int):
         raise GatewayError(f"{file.name} is of format {value.get('format')}, expected {RECORDS.number}")
-    return RecordHeader(str(value["event"]), value.get("journal"))
+    return str(value["event"])
 
 
 def _lines(store: ContentStore, file: RecordFile) -> Iterator[_Line]:
@@ -213,11 +207,12 @@ def _lines(store: ContentStore, file: RecordFile) -> Iterator[_Line]:
         raise GatewayError(f"{file.name} is damaged: {error}") from error
 
 
-def last_header(store: ContentStore) -> RecordHeader | None:
-    """Return the header of the newest object that can be read; None when there is none. Raises NewerFormat."""
+def last_recorded_event(store: ContentStore) -> str | None:
+    """Return the identifier of the last event in the newest object that can be read; None when there is none. Raises
+    NewerFormat."""
     for file in reversed(files(store)):
         try:
-            return header(store, file)
+            return last_event_in(store, file)
         except NewerFormat:
             raise
         except (KeyError, GatewayError):

@@ -9,7 +9,7 @@ is recorded. This is so in the first round of all, with a catalog that was rebui
 events were pruned before they were recorded.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from threading import Lock
@@ -20,7 +20,7 @@ from app.observe import Recurring, logger
 from app.ports import Catalog, ContentStore
 from app.service.repair import record_files
 from app.service.repair.catalog_pages import AT_ONCE, OPEN, attachments_in, batched, ended_attachments, pages
-from app.service.repair.record_files import Dropped, RecordFile, RecordHeader
+from app.service.repair.record_files import Dropped, RecordFile
 from app.service.repair.record_json import Row
 
 log = logger(__name__)
@@ -39,8 +39,8 @@ class Recorder:
     `_recording` is held for a whole round. It guards `_reached`, `_next` and `_open`.
     """
 
-    def __init__(self, catalog: Catalog, store: ContentStore, journal: Callable[[], str | None] = lambda: None) -> None:
-        self._catalog, self._store, self._journal = catalog, store, journal
+    def __init__(self, catalog: Catalog, store: ContentStore) -> None:
+        self._catalog, self._store = catalog, store
         self._next: int | None = None
         self._recording = Lock()
         self._reached: int | None = None
@@ -102,11 +102,11 @@ class Recorder:
 
     def _start(self, last: int) -> int:
         """Return the number of the event up to which everything is recorded."""
-        header = record_files.last_header(self._store)
-        if header is None:
+        event = record_files.last_recorded_event(self._store)
+        if event is None:
             return self._all(last) if last or self._catalog.progress() is not None else 0
         with suppress(ValueError):
-            number = self._catalog.event_logs().number(header.event)
+            number = self._catalog.event_logs().number(event)
             if number is not None and number <= last:
                 return number
         return self._all(last)
@@ -145,13 +145,8 @@ class Recorder:
             self._next = (found[-1].number // NUMBERS + 1) * NUMBERS if found else 1
             self._catalog.flush()  # raises LeaseLost if another recorder may have looked before
         number, self._next = self._next, self._next + 1
-        file = RecordFile(number, 0)
-        record_files.write(
-            self._store,
-            file,
-            RecordHeader(self._catalog.event_logs().identify(event), self._journal()),
-            chain((first,), rows),
-        )
+        identified = self._catalog.event_logs().identify(event)
+        record_files.write(self._store, RecordFile(number, 0), identified, chain((first,), rows))
 
     def _reported_rows(self, events: Sequence[EventRecord]) -> Iterator[Row | Dropped]:
         subjects: dict[str, dict[str, None]] = {}

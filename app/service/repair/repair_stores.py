@@ -15,7 +15,7 @@ from app.ports import Catalog, CatalogDatabase, Clock, ContentStore, Journal, Jo
 from app.service.content.archived import archive_of
 from app.service.context import ReceiverContext
 from app.service.receiving.catalog_claim import assembled, require_one_archive
-from app.service.repair.record_files import last_header
+from app.service.repair.record_files import last_recorded_event
 from app.settings import Settings
 
 
@@ -125,7 +125,7 @@ def opened(settings: Settings, *, write: bool) -> Iterator[GatewayStores]:
 def _content_store(settings: Settings) -> ContentStore:
     """Return the content store. Raises NewerFormat if a newer version has written its records."""
     store: ContentStore = plugins.content_store()(settings.content_url)
-    last_header(store)
+    last_recorded_event(store)
     return store
 
 

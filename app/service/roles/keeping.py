@@ -25,7 +25,7 @@ from app.service.repair.scrubber import Scrubber
 from app.service.retention.receiving_time import CountedTime
 from app.service.retention.removal import Sweeper
 from app.service.roles.election import Election
-from app.service.sending.abandoned_uploads import AbandonedUploads
+from app.service.sending.delivery_creation import AbandonedUploads
 from app.service.tables.table_upkeep import TableUpkeep
 from app.service.threads import Worker, periodic
 from app.service.uploads import Uploads

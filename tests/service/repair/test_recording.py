@@ -22,7 +22,7 @@ from app.model.records import (
 )
 from app.service.context import ServiceContext
 from app.service.repair import record_files
-from app.service.repair.record_files import Dropped, RecordFile, RecordHeader
+from app.service.repair.record_files import Dropped, RecordFile
 from app.service.repair.record_json import Row, from_json, kind_of, line, to_json
 from app.service.repair.recorder import NUMBERS, Recorder
 from app.testing.gateway_stages import service_context
@@ -173,12 +173,12 @@ def test_where_the_events_do_not_fit_all_is_recorded(context: ServiceContext, lo
     first, second = many(2)
     finish(context, first)
     if loss == "pruned":
-        record_files.write(context.store, RecordFile(1, 0), RecordHeader("0"), [])
+        record_files.write(context.store, RecordFile(1, 0), "0", [])
         context.catalog.checkpoint(Checkpoint(events=[NewEvent("x", "x", 10, {})]))
         context.catalog.prune_events(5)
     else:
         reached = {"newer": "1000000", "another log": "1"}[loss]
-        record_files.write(context.store, RecordFile(1, 0), RecordHeader(f"{reached}-0badc0de"), [])
+        record_files.write(context.store, RecordFile(1, 0), f"{reached}-0badc0de", [])
     finish(context, second)
     Recorder(context.catalog, context.store).record()
     assert {first.id, second.id, MESSAGE.id} <= recorded(context).keys()

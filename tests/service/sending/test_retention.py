@@ -7,7 +7,7 @@ import pytest
 
 from app.model.attachment import DeliveryState
 from app.service.retention.removal import Remover, RetentionClock
-from app.service.sending.abandoned_uploads import drop_abandoned_uploads
+from app.service.sending.delivery_creation import drop_abandoned_uploads
 from tests.service.sending.test_changing import World, world
 from tests.service.sending.test_deliveries import FILE
 

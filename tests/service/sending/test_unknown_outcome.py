@@ -6,7 +6,7 @@ import pytest
 
 from app.model.attachment import DeliveryState
 from app.model.errors import CatalogError
-from app.service.sending.abandoned_uploads import drop_abandoned_uploads
+from app.service.sending.delivery_creation import drop_abandoned_uploads
 from tests.service.sending.test_changing import World, world
 
 __all__ = ["world"]
