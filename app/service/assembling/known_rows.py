@@ -10,7 +10,6 @@ from app.framing.part_runs import MessageRun
 from app.model.attachment import AttachmentState
 from app.model.event import Announced, Event
 from app.model.message import PhysicalMessage
-from app.model.records import AttachmentRecord
 from app.service.context import ServiceContext
 from app.service.finishing.stored_parts import HeldSegments, held_parts
 
@@ -43,8 +42,14 @@ def load(steps: Sequence[Step], assembly: Assembly, context: ServiceContext) -> 
     wanted = _by_source(key for some in keys for key in some if key not in held)
     segments = HeldSegments(context.journal)
     for source, correl_ids in wanted.items():
-        for correl_id, record in context.catalog.attachments_by_key(source, correl_ids).items():
-            held[source, correl_id] = _held(record, segments, context)
+        for correl_id, found in context.catalog.attachments_by_key(source, correl_ids).items():
+            runs = context.catalog.part_runs(found.id)
+            record = found
+            if found.state is AttachmentState.COMPLETE and not runs:
+                # It was finished after the record was read, and its parts are no longer needed.
+                record = context.catalog.attachment(found.id) or found
+            record, parts, _ = held_parts(record, runs, segments)  # parts that are gone may come again
+            held[source, correl_id] = TrackedAttachment(record, parts)
     addresses: list[Address] = []
     explained: list[Address] = []
     announced: set[Key] = set()
@@ -78,16 +83,6 @@ def _addresses(step: Step, assembly: Assembly) -> Sequence[Address]:
         return [address_of(key, step.first + place) for place in range(len(step.rows))]
     address = assembly.address(step.message.source, step.event)
     return () if address is None else (address,)
-
-
-def _held(record: AttachmentRecord, segments: HeldSegments, context: ServiceContext) -> TrackedAttachment:
-    """Return an attachment with the parts that the journal has. Parts that are gone may come again."""
-    runs = context.catalog.part_runs(record.id)
-    if record.state is AttachmentState.COMPLETE and not runs:
-        # It was finished after the record was read, and its parts are no longer needed.
-        record = context.catalog.attachment(record.id) or record
-    record, parts, _ = held_parts(record, runs, segments)
-    return TrackedAttachment(record, parts)
 
 
 def _by_source(keys: Iterable[Key]) -> dict[str, list[bytes]]:

@@ -55,17 +55,15 @@ _CODECS = {registered: codec for codec, registered in _REGISTERED.items()}
 
 
 def stored_type(kind: AttachmentKind | None, first: PhysicalMessage) -> str:
-    """Return the media type of a file that begins with this message."""
-    return text_type(first) if kind is AttachmentKind.TEXT_FILE else BINARY_TYPE
-
-
-def text_type(first: PhysicalMessage) -> str:
-    """Return the media type of a text file that begins with this message; without a charset if none is known."""
+    """Return the media type of a file that begins with this message; of a text file without a charset if none is
+    known."""
+    if kind is not AttachmentKind.TEXT_FILE:
+        return BINARY_TYPE
     named = charset(first.ccsid, first.encoding)
     return f"text/plain; charset={_REGISTERED.get(named, named)}" if named else "text/plain"
 
 
 def text_codec(content_type: str | None) -> str | None:
-    """Return the Python codec of the character set in a media type by `text_type`; None if it has none."""
+    """Return the Python codec of the character set in a media type by `stored_type`; None if it has none."""
     _, found, name = (content_type or "").partition("charset=")
     return _CODECS.get(name.lower(), name) if found else None

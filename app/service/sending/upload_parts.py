@@ -70,24 +70,20 @@ class _Abandoned(Exception):
     """An error that makes the store remove an object; `abandon` catches it."""
 
 
-def recognised_kind(head: bytes, content_type: str, kinds: Collection[AttachmentKind]) -> AttachmentKind:
-    """Return the kind of a file, given its first bytes, its media type, and the kinds that its destination takes.
+def kind_of_part(store: ContentStore, part: StoredPart, kinds: Collection[AttachmentKind]) -> AttachmentKind:
+    """Return the kind of a stored file, for a destination that takes these kinds.
 
     A table in a format that can be recognised is a data set. UTF-8 without NUL, and everything that its media type
     calls text, is a text file; all else is a binary file. A table is sent as a file where a destination takes no data
     sets. If the destination takes none of this, the result is what the content is.
     """
-    is_text = bool(_TEXT_TYPES.match(content_type)) or _is_text(head)
+    with opened(store, part.object_name) as file:
+        head = file.read(_HEAD_BYTES)
+    is_text = bool(_TEXT_TYPES.match(part.content_type)) or _is_text(head)
     found = [AttachmentKind.DATA_SET] if table_format(head) else []
     found += [AttachmentKind.TEXT_FILE] if is_text else []
     found += [AttachmentKind.BINARY_FILE]
     return next((kind for kind in found if kind in kinds), found[0])
-
-
-def kind_of_part(store: ContentStore, part: StoredPart, kinds: Collection[AttachmentKind]) -> AttachmentKind:
-    """Return the kind of a stored file, for a destination that takes these kinds."""
-    with opened(store, part.object_name) as file:
-        return recognised_kind(file.read(_HEAD_BYTES), part.content_type, kinds)
 
 
 def _is_text(head: bytes) -> bool:

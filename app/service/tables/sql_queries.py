@@ -37,25 +37,17 @@ _WRITTEN_BY_ARROW = frozenset(
 )
 
 
-def for_arrow(result: "DuckDBPyRelation") -> "DuckDBPyRelation":
-    """Return a result whose values Arrow can hold: the others are text."""
-    return _projected(result, as_text=False)
-
-
-def for_text(result: "DuckDBPyRelation") -> "DuckDBPyRelation":
-    """Return a result for formats of text: what is neither a number, text nor bytes is text, as DuckDB writes it.
-
-    Dates and times are in ISO 8601, and nested values are JSON.
-    """
-    return _projected(result, as_text=True)
-
-
 def quoted(name: str) -> str:
     """Return an identifier of SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def _projected(result: "DuckDBPyRelation", *, as_text: bool) -> "DuckDBPyRelation":
+    """Return a result whose values Arrow can hold: the others are text.
+
+    With `as_text`, for formats of text, what is neither a number, text nor bytes is text, as DuckDB writes it. Dates
+    and times are in ISO 8601, and nested values are JSON.
+    """
     columns = zip(result.columns, result.types, strict=True)
     made = [_expression(f"#{number}", each, as_text) for number, (_, each) in enumerate(columns, 1)]
     return result.project(", ".join(f"{one} AS {quoted(name)}" for one, name in zip(made, result.columns, strict=True)))
@@ -179,9 +171,9 @@ def confined(
             _make_views(database, tables, scans)
             database.execute("SET lock_configuration = true")
             result = database.sql(sql)
-            shown = for_arrow(result)
+            shown = _projected(result, as_text=False)
             schema = shown.limit(0).to_arrow_reader(1).schema
-            reader = (for_text(result) if as_text else shown).to_arrow_reader(ROWS_A_BATCH)
+            reader = (_projected(result, as_text=True) if as_text else shown).to_arrow_reader(ROWS_A_BATCH)
             yield QueryResult(schema, _read(reader), reader.schema, scans)
     except duckdb.Error as error:
         raise QueryFailed(*_explained(error)) from error

@@ -92,13 +92,15 @@ class Poster:
         Redirects are not followed: they could lead to an address that is not allowed.
         """
         body = json.dumps(cloud_event(event, logs)).encode()
+        # The same however often it is sent. The time is part of it, since numbers begin again with a rebuilt catalog.
+        webhook_id = f"event-{event.number}-{event.time}"
         keys = [secret_bytes(each.get_secret_value()) for each in self._secrets.current]
         headers = {
             "Host": httpx.URL(self._url).netloc.decode(),
             "Content-Type": CONTENT_TYPE,
             "Content-Length": str(len(body)),
             "User-Agent": f"attachment-gateway/{version('attachment-gateway')}",
-            **signed_headers(keys, event_id(event), now // 1_000_000, body),
+            **signed_headers(keys, webhook_id, now // 1_000_000, body),
         }
         self._deadline.begin(self._seconds)
         try:
@@ -120,14 +122,6 @@ class Poster:
     def close(self) -> None:
         """Close the connection."""
         self._pool.close()
-
-
-def event_id(event: EventRecord) -> str:
-    """Return the `webhook-id` of an event, which stays the same however often it is sent.
-
-    Its time is part of it, since numbers begin again when the catalog is rebuilt.
-    """
-    return f"event-{event.number}-{event.time}"
 
 
 def _read(response: httpcore.Response) -> None:
