@@ -13,7 +13,6 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from os import fstat
@@ -25,6 +24,7 @@ from app import plugins
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import segment_name
+from app.model.times import to_time
 from app.ports import Catalog, ContentStore
 from app.service.access import audit
 from app.service.repair import backup_manifests
@@ -73,7 +73,7 @@ class _Backup:
             )
         self._archive = journal_archive(estate.settings, estate.catalog)
         now = estate.clock.now()
-        moment = datetime.fromtimestamp(now / 1e6, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        moment = to_time(now).strftime("%Y%m%dT%H%M%S.%fZ")
         self._report = BackupReport(f"{moment}-{secrets.token_hex(2)}")
         self._now = now
         self._there = set(place.names(backup_manifests.DATA))

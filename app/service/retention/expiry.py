@@ -6,12 +6,12 @@ revives an expired attachment. After its parts are released, it begins anew with
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from functools import partial
 
 from app.assembly.collecting import Key
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, ReceivingMark
+from app.model.times import to_time
 from app.observe import logger
 from app.ports import ContentStore
 from app.service.context import Between, ServiceContext, at_once
@@ -49,9 +49,10 @@ class Expirer:
                 continue
             silent = self._context.catalog.silent_attachments(source, mark.position, AT_ONCE)
             if silent:
+                expired_at = to_time(now).isoformat(timespec="seconds")
                 reasons = [
-                    f"no message of it came since {_iso_time(record.last_received_at)}, for {longest} in which its"
-                    f" source could receive; expired at {_iso_time(now)}"
+                    f"no message of it came since {to_time(record.last_received_at).isoformat(timespec='seconds')}, for"
+                    f" {longest} in which its source could receive; expired at {expired_at}"
                     for record in silent
                 ]
                 events = [expiry_event(record, now) for record in silent]
@@ -90,10 +91,6 @@ class Expirer:
             log.info("expired_parts_released", count=len(gone), ids=gone[:IDS_LOGGED])
         ids = set(gone)
         return [(record.source, record.correl_id) for record in over if record.id in ids]
-
-
-def _iso_time(time: int) -> str:
-    return datetime.fromtimestamp(time / 1e6, UTC).isoformat(timespec="seconds")
 
 
 def write_released(store: ContentStore, positions: Mapping[str, int]) -> None:

@@ -5,7 +5,7 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 from importlib.metadata import version
@@ -17,6 +17,7 @@ import httpx
 from app.model.errors import with_type
 from app.model.event_logs import EventLogs
 from app.model.records import EventRecord
+from app.model.times import to_time
 from app.service.events.event_entries import cloud_event
 from app.service.webhooks.checked_network import CheckedBackend, Deadline, RefusedAddress
 from app.settings.webhooks import Webhook, secret_bytes
@@ -155,5 +156,5 @@ def retry_after(given: str, now: int) -> float:
         with suppress(ValueError, OverflowError):
             date = parsedate_to_datetime(given)
             date = date if date.tzinfo else date.replace(tzinfo=UTC)
-            seconds = (date - datetime.fromtimestamp(now / 1e6, UTC)).total_seconds()
+            seconds = (date - to_time(now)).total_seconds()
     return min(max(seconds, 0.0), MOST_RETRY_AFTER)
