@@ -132,10 +132,18 @@ class AccessTokens:
         try:
             if monotonic() - self._tried_at < PAUSE_SECONDS:
                 return
+            settings = self._settings
             try:
-                self._keys = self._published()
+                url = settings.jwks_url
+                if url is None:
+                    (url,) = discovered(settings.issuer, ["jwks_uri"])
+                # A symmetric key is never published: who could read it could sign with it.
+                given = [key for key in fetch_json(url)["keys"] if key.get("kty") != "oct"]
+                self._keys = KeySet.import_key_set({"keys": given})
             except GatewayError as error:
                 self._fault.failed(error)
+            except _UNREADABLE as error:
+                self._fault.failed(f"the keys of {settings.issuer} cannot be read: {_why(error)}")
             else:
                 self._fetched_at = monotonic()
                 self._fault.worked()
@@ -186,19 +194,6 @@ class AccessTokens:
         except _UNREADABLE as error:
             raise TokenRefused(f"the {what} is not accepted: {_why(error)}") from None
         return claims
-
-    def _published(self) -> KeySet:
-        settings = self._settings
-        url = settings.jwks_url
-        if url is None:
-            (url,) = discovered(settings.issuer, ["jwks_uri"])
-        found = fetch_json(url)
-        try:
-            # A symmetric key is never published: who could read it could sign with it.
-            given = [key for key in found["keys"] if key.get("kty") != "oct"]
-            return KeySet.import_key_set({"keys": given})
-        except _UNREADABLE as error:
-            raise GatewayError(f"the keys of {settings.issuer} cannot be read: {_why(error)}") from error
 
 
 def _why(error: Exception) -> str:
