@@ -153,7 +153,14 @@ class Outbox:
                 self._context.metrics.deliveries.labels(claimed.state).inc()
                 self._context.notifier.notify()
                 held_until = inf if self._sending.is_alone else asked + HELD_SECONDS
-                self._attempt(_Run(claimed, held_until, is_unwanted=claimed.cancel_requested))
+                self._run = run = _Run(claimed, held_until, is_unwanted=claimed.cancel_requested)
+                try:
+                    self._attempt(run)
+                except ClaimLost as error:
+                    log.warning("delivery_claim_lost", delivery=claimed.id, destination=self.name, reason=str(error))
+                    self._known.pop(claimed.id, None)
+                finally:
+                    self._run = None
             else:
                 self._forget_ended()
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
@@ -179,16 +186,6 @@ class Outbox:
         return self._entered(begun, DeliveryState.SENDING, None)
 
     def _attempt(self, run: "_Run") -> None:
-        self._run = run
-        try:
-            self._send_and_record(run)
-        except ClaimLost as error:
-            log.warning("delivery_claim_lost", delivery=run.delivery.id, destination=self.name, reason=str(error))
-            self._known.pop(run.delivery.id, None)
-        finally:
-            self._run = None
-
-    def _send_and_record(self, run: "_Run") -> None:
         """Make an attempt and record how it ended. Raises ClaimLost and CatalogError."""
         known = self._known[run.delivery.id]
         try:

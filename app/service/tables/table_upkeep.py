@@ -54,7 +54,7 @@ class TableUpkeep:
 
     def _care_for_all(self) -> list[str] | None:
         """Return the tables that failed; None if the keeper was told to stop before the end."""
-        failing = []
+        failing, files = [], self._context.metrics.table_files
         try:
             store = self._tables()
             names = store.names()
@@ -66,23 +66,20 @@ class TableUpkeep:
                 return None
             self._context.catalog.flush()  # raises LeaseLost when another process is the keeper
             try:
-                self._care_for(store, name)
+                replaced = 0
+                while not self._stop.is_set() and (now := store.compact(name, most=1)):
+                    replaced += now
+                if replaced:
+                    files.labels("replaced").inc(replaced)
+                    log.info("table_compacted", table=name, files=replaced)
+                removed = store.vacuum(name, self._context.settings.tables.keep_replaced.total_seconds())
+                if removed:
+                    files.labels("removed").inc(removed)
+                    log.info("table_vacuumed", table=name, files=removed)
+                store.shorten_log(name)
             except KeyError:
                 continue  # somebody has deleted the table since it was listed
             except Exception as error:  # noqa: BLE001 - `Recurring` logs it
                 failing.append(name)
                 self._fault.failed(error, table=name)
         return failing
-
-    def _care_for(self, store: TableStore, name: str) -> None:
-        files, replaced = self._context.metrics.table_files, 0
-        while not self._stop.is_set() and (now := store.compact(name, most=1)):
-            replaced += now
-        if replaced:
-            files.labels("replaced").inc(replaced)
-            log.info("table_compacted", table=name, files=replaced)
-        removed = store.vacuum(name, self._context.settings.tables.keep_replaced.total_seconds())
-        if removed:
-            files.labels("removed").inc(removed)
-            log.info("table_vacuumed", table=name, files=removed)
-        store.shorten_log(name)
