@@ -6,7 +6,7 @@ an answer may come twice.
 """
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from threading import Lock
 from typing import Final, NamedTuple
@@ -15,7 +15,6 @@ from app.framing.protocol import SenderAnswer
 from app.framing.registry import framing
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
-from app.model.records import AttachmentRecord
 from app.ports import AnsweringReceiver, Receiver
 from app.service.context import ReceiverContext
 from app.service.finishing.stored_parts import missing_ranges
@@ -79,7 +78,9 @@ class Answers:
         later: list[HeardMessage] = []
         for each, key in zip(heard, keys, strict=True):
             record = None if key is None else records.get(key)
-            missing = partial(self._missing, record)
+            missing: Callable[[], Sequence[tuple[int, int]]] = tuple
+            if record is not None:
+                missing = partial(missing_ranges, record, self._context.catalog, self._context.journal, RANGES)
             answer = framing(each.message.framing).answer(each.message, each.refused, record, missing)
             if answer is None:
                 later.append(each)
@@ -89,8 +90,3 @@ class Answers:
         for code, number in Counter(each.code for each in answers).items():
             self._context.metrics.sender_answers.labels(source, str(code)).inc(number)
         return later
-
-    def _missing(self, record: AttachmentRecord | None) -> Sequence[tuple[int, int]]:
-        if record is None:
-            return ()
-        return missing_ranges(record, self._context.catalog, self._context.journal, RANGES)

@@ -6,6 +6,7 @@ Every attempt of a delivery encodes the stored object, independent of the file's
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
@@ -165,12 +166,8 @@ def _without_rows(definition: Definition) -> Definition:
         errors=definition.errors[:MOST_FAULTS],
         warnings=definition.warnings[:MOST_FAULTS],
         schema=pa.schema([]),
-        batches=_no_rows,
+        batches=partial(iter, ()),
     )
-
-
-def _no_rows() -> Iterator[pa.RecordBatch]:
-    return iter(())
 
 
 def convert_and_store(

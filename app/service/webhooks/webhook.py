@@ -58,6 +58,8 @@ class WebhookEndpoint:
         self._requeues = self._record.requeues
         self._accepted: list[int] = []
         """The dead letters that the receiver accepted and that the catalog still has."""
+        self._metrics.webhook_behind_events.labels(name).set_function(lambda: float(self.behind))
+        self._metrics.webhook_failing.labels(name).set_function(lambda: float(self._record.failing_since is not None))
 
     @property
     def record(self) -> WebhookRecord:

@@ -27,7 +27,7 @@ class Webhooks:
     webhook."""
 
     def __init__(self, context: ServiceContext, stop: Event, dead_letters: Callable[[str], float]) -> None:
-        self._context, self._stop, self._dead_letters = context, stop, dead_letters
+        self._context, self._stop = context, stop
         self._settings = context.settings.webhooks
         self.endpoints: dict[str, WebhookEndpoint] = {}
         self._posters = {name: Poster(settings) for name, settings in self._settings.items()}
@@ -44,7 +44,7 @@ class Webhooks:
 
         for name, poster in self._posters.items():
             self.endpoints[name] = WebhookEndpoint(name, context, partial(self._post, poster), stop)
-            self._observe(self.endpoints[name])
+            context.metrics.webhook_dead_letters.labels(name).set_function(partial(dead_letters, name))
 
     def _post(self, poster: Poster, event: EventRecord, now: int) -> WebhookAnswer:
         return poster.post(self._logs.covering(event.number), event, now)
@@ -76,12 +76,6 @@ class Webhooks:
                 "error": record.reason,
             }
         return found
-
-    def _observe(self, endpoint: WebhookEndpoint) -> None:
-        metrics, name = self._context.metrics, endpoint.name
-        metrics.webhook_behind_events.labels(name).set_function(lambda: float(endpoint.behind))
-        metrics.webhook_failing.labels(name).set_function(lambda: float(endpoint.record.failing_since is not None))
-        metrics.webhook_dead_letters.labels(name).set_function(partial(self._dead_letters, name))
 
 
 def _stepped(endpoint: WebhookEndpoint, fault: Recurring) -> bool:
