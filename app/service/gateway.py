@@ -18,12 +18,11 @@ Each process has all parts, and runs those of its roles (`settings.roles`):
 | any | `history`, `catalog`, `events`; and `news` where other processes write events, too |
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import Event
 from typing import Any
 
-from app.model.records import EventRecord
 from app.observe import logger
 from app.ports import ContentStore, HeldLease, Receiver, Sender
 from app.service.content.content_damage import Damages
@@ -84,7 +83,7 @@ class Gateway:
         self._damages = Damages(context)
         self.contents = Contents(context, self._damages)
         self.events = EventReader(context.catalog)
-        self._followed = self.events.follow(self._take_events)
+        self._followed = self.events.follow(self._damages.take)
         self._catalog_watch = CatalogWatch(context.catalog, context.clock)
         self.uploads = Uploads(context)
         self._keeper = Keeper(context, self._begin_term, at_once=not settings.is_catalog_shared)
@@ -117,6 +116,7 @@ class Gateway:
         self.counting = CatalogCounts(context.catalog, context.clock)
         self._peers = Peers(context, self.receivers, self.deliveries.outboxes)
         self.history = History(context.metrics, context.clock, self._peers.connected)
+        self.events.follow(self.history.take)
 
         every = periodic(stop)
         self._sending = [Worker(f"send {name}", outbox.run) for name, outbox in self.deliveries.outboxes.items()]
@@ -208,10 +208,6 @@ class Gateway:
         )
         noted = self._followed.after if lease.note is None else lease.note
         return KeepingTerm(context, parts, noted)
-
-    def _take_events(self, events: Sequence[EventRecord]) -> None:
-        self.history.take(events)
-        self._damages.take(events)
 
     def _observe(self) -> None:
         metrics = self.metrics
