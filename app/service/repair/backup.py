@@ -79,7 +79,18 @@ class _Backup:
         self._there = set(place.names(backup_manifests.DATA))
         self._files: dict[str, BackupFile] = {}
         self._deleted: list[str] = []
-        self._known = self._last_segments()
+        self._known: dict[tuple[str, int], BackupFile] = {}
+        """The sealed segments of the last backup, by path and size."""
+        if known := backup_manifests.backups(place):
+            header, files = backup_manifests.read(place, known[-1])
+            mine = self._archive.identity()
+            if header.journal is not None and mine is not None and header.journal.id != mine.id:
+                # Its segments have the same names.
+                raise GatewayError(
+                    f"the backups in this place are of journal {header.journal.id}, and this is journal {mine.id}: "
+                    "give each gateway a place of its own"
+                )
+            self._known = {(file.path, file.size): file for file in files if file.path.startswith(JOURNAL)}
 
     def make(self, keep: int | None) -> BackupReport:
         identity = self._estate.catalog.journal_identity() if self._estate.catalog else None
@@ -124,23 +135,6 @@ class _Backup:
         numbers = ", ".join(map(str, sorted(missing)))
         self._report.problems.append(f"journal segments that attachments need are missing: {numbers}")
         return snapshot
-
-    def _last_segments(self) -> dict[tuple[str, int], BackupFile]:
-        """Return the sealed segments of the last backup, by path and size.
-
-        Raises GatewayError if it is of another journal, whose segments have the same names.
-        """
-        known = backup_manifests.backups(self._place)
-        if not known:
-            return {}
-        header, files = backup_manifests.read(self._place, known[-1])
-        mine = self._archive.identity()
-        if header.journal is not None and mine is not None and header.journal.id != mine.id:
-            raise GatewayError(
-                f"the backups in this place are of journal {header.journal.id}, and this is journal {mine.id}: give "
-                "each gateway a place of its own"
-            )
-        return {(file.path, file.size): file for file in files if file.path.startswith(JOURNAL)}
 
     # --- the journal ----------------------------------------------------------------------------------------------
 

@@ -96,7 +96,19 @@ def convert(
 
     Returns the file's format and the definition without its rows. Raises InvalidInputError for a file that cannot be
     read."""
-    definitions, catalog, warnings = _read_companions(store, companions, request)
+    definitions: Definitions | None = None
+    catalog: Catalog = {}
+    warnings: tuple[Fault, ...] = ()
+    if companions.define is not None:
+        with _companion(store, companions.define, "define.xml") as file:
+            definitions = define_xml.read(file)
+        catalog = definitions.catalog
+    if (labels := companions.catalog) is not None:
+        with _companion(store, labels, "catalog") as file:
+            added, warnings = label_catalogs.read(
+                file, labels.file_name or "", labels.content_type, request.options.encoding
+            )
+        catalog = {**catalog, **added}  # it takes precedence for a format that both have
     with opened(store, part.object_name) as file:
         found = request.format or file_formats.format_of(file, part.file_name or "", part.content_type)
         reading = define_xml.read_enriched(file, found, request.options, request.overrides, definitions)
@@ -116,30 +128,6 @@ def convert_catalog(
     if not definition.errors:
         yield from _written(definition)
     return "catalog", _without_rows(definition)
-
-
-def _read_companions(
-    store: ContentStore, companions: Companions, request: ConversionRequest
-) -> tuple[Definitions | None, Catalog, tuple[Fault, ...]]:
-    """Return what a define.xml and a catalog say, and warnings.
-
-    The catalog takes precedence for a format that both have.
-    """
-    definitions = None
-    catalog: Catalog = {}
-    warnings: tuple[Fault, ...] = ()
-    if companions.define is not None:
-        with _companion(store, companions.define, "define.xml") as file:
-            definitions = define_xml.read(file)
-        catalog = definitions.catalog
-    if companions.catalog is not None:
-        part = companions.catalog
-        with _companion(store, part, "catalog") as file:
-            found, warnings = label_catalogs.read(
-                file, part.file_name or "", part.content_type, request.options.encoding
-            )
-        catalog = {**catalog, **found}
-    return definitions, catalog, warnings
 
 
 @contextmanager
