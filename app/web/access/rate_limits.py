@@ -7,6 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.model.principals import Principal
 from app.service.access.token_buckets import RateExceeded, Rates, client_of
 from app.web.problems import Problem
+from app.web.server.file_sending import ZERO_COPY_SEND
 
 _METER = "app.rates"
 _UNITS = {"requests": "requests", "bytes": "bytes of content"}
@@ -45,6 +46,8 @@ class Meter:
         """Count bytes of the response's content; add the fields to its head."""
         if message["type"] == "http.response.body":
             self._count(1, len(message.get("body", b"")))
+        elif message["type"] == ZERO_COPY_SEND:
+            self._count(1, message["count"])
         elif message["type"] == "http.response.start" and self._client is not None:
             headers = MutableHeaders(scope=message)
             self._announce(1, headers)

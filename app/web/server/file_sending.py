@@ -41,6 +41,7 @@ class FileSending:
         Raises DamagedError if the file is shorter.
         """
         transport = self._transport
+        await asyncio.sleep(0)  # a client that reads fast must not keep the event loop from others
         if transport.is_closing():
             return
         transport.set_write_buffer_limits(0)
