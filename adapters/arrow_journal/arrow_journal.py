@@ -192,21 +192,16 @@ class ArrowJournal(PositionReader):
                     self._current.seal()
             except OSError as error:
                 raise self._failure(error) from error
-            if (failed := self._seal_left_open(before)) is not None:
+            # Others are not written any more, but could not be sealed, because the disk was full or failed.
+            failed: OSError | None = None
+            for state in self._segments.values():
+                if state.sealed_at is None and state is not self._current.state and _began(state, before):
+                    try:
+                        seal_file(self._folder, state, self._clock.now(), shared=self._identity.is_shared)
+                    except OSError as error:
+                        failed = failed or error
+            if failed is not None:
                 raise self._identity.taken() or _explained(failed) from failed
-
-    def _seal_left_open(self, before: int | None) -> OSError | None:
-        """Seal segments that are not written any more and could not be sealed, because the disk was full or failed.
-        Return the first error."""
-        failed: OSError | None = None
-        for state in self._segments.values():
-            if state.sealed_at is not None or state is self._current.state or not _began(state, before):
-                continue
-            try:
-                seal_file(self._folder, state, self._clock.now(), shared=self._identity.is_shared)
-            except OSError as error:
-                failed = failed or error
-        return failed
 
     def retire(self, *segments: int) -> None:
         """Delete segments, unless they are gone already. Raises ValueError for the one that is being written."""

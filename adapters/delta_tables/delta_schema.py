@@ -49,12 +49,39 @@ _AS_LONG: Mapping[str, pa.DataType] = {str(kind): kind for kind in (pa.time64("u
 
 def delta_schema(schema: pa.Schema) -> dict[str, Any]:
     """Return Delta's schema as a JSON object. Raises GatewayError for unsupported types."""
-    return {"type": "struct", "fields": [_delta_field(field) for field in schema]}
+    fields: list[dict[str, Any]] = []
+    for field in schema:
+        metadata = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
+        if str(field.type) in _AS_LONG:
+            metadata[ARROW_TYPE] = str(field.type)
+        if comment := _comment(metadata, field.type):
+            metadata[_COMMENT] = comment
+        stored = stored_type(field.type)
+        delta = _DELTA.get(stored)
+        if pa.types.is_decimal128(stored) and stored.scale >= 0:
+            delta = f"decimal({stored.precision},{stored.scale})"
+        if delta is None:
+            raise GatewayError(f"tables do not support type {field.type} of column {field.name}")
+        fields.append({"name": field.name, "type": delta, "nullable": True, "metadata": metadata})
+    return {"type": "struct", "fields": fields}
 
 
 def arrow_schema(schema: Mapping[str, Any], metadata: Mapping[str, str]) -> pa.Schema:
     """Return the Arrow schema of a Delta schema, with these metadata. Raises GatewayError for unsupported types."""
-    return pa.schema([_arrow_field(field) for field in schema["fields"]], dict(metadata) or None)
+    fields: list[pa.Field] = []
+    for field in schema["fields"]:
+        entries = {key: text if isinstance(text, str) else json.dumps(text) for key, text in field["metadata"].items()}
+        delta = field["type"]
+        arrow = _AS_LONG.get(entries.pop(ARROW_TYPE, "")) if delta == "long" else None
+        if arrow is None and isinstance(delta, str):
+            decimal = _DECIMAL.fullmatch(delta)
+            arrow = _ARROW.get(delta) if decimal is None else pa.decimal128(*map(int, decimal.groups()))
+        if arrow is None:
+            raise GatewayError(f"the column {field['name']} has the unsupported type {delta}")
+        if _COMMENT in entries and entries[_COMMENT] == _comment(entries, arrow):
+            del entries[_COMMENT]
+        fields.append(pa.field(field["name"], arrow, metadata=entries or None))
+    return pa.schema(fields, dict(metadata) or None)
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
@@ -81,35 +108,6 @@ def _as(array: pa.Array, data_type: pa.DataType) -> pa.Array:
     if str(data_type) in _AS_LONG:
         return _as(array, pa.int64()).view(data_type)
     return array.view(data_type) if str(array.type) in _AS_LONG else array.cast(data_type)
-
-
-def _delta_field(field: pa.Field) -> dict[str, Any]:
-    metadata = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
-    if str(field.type) in _AS_LONG:
-        metadata[ARROW_TYPE] = str(field.type)
-    if comment := _comment(metadata, field.type):
-        metadata[_COMMENT] = comment
-    stored = stored_type(field.type)
-    delta = _DELTA.get(stored)
-    if pa.types.is_decimal128(stored) and stored.scale >= 0:
-        delta = f"decimal({stored.precision},{stored.scale})"
-    if delta is None:
-        raise GatewayError(f"tables do not support type {field.type} of column {field.name}")
-    return {"name": field.name, "type": delta, "nullable": True, "metadata": metadata}
-
-
-def _arrow_field(field: Mapping[str, Any]) -> pa.Field:
-    metadata = {key: value if isinstance(value, str) else json.dumps(value) for key, value in field["metadata"].items()}
-    delta = field["type"]
-    arrow = _AS_LONG.get(metadata.pop(ARROW_TYPE, "")) if delta == "long" else None
-    if arrow is None and isinstance(delta, str):
-        decimal = _DECIMAL.fullmatch(delta)
-        arrow = _ARROW.get(delta) if decimal is None else pa.decimal128(*map(int, decimal.groups()))
-    if arrow is None:
-        raise GatewayError(f"the column {field['name']} has the unsupported type {delta}")
-    if _COMMENT in metadata and metadata[_COMMENT] == _comment(metadata, arrow):
-        del metadata[_COMMENT]
-    return pa.field(field["name"], arrow, metadata=metadata or None)
 
 
 def _comment(metadata: Mapping[str, str], data_type: pa.DataType) -> str:

@@ -25,6 +25,7 @@ from adapters.ibm_mq.constants import (
     MQGMO_FAIL_IF_QUIESCING,
     MQGMO_NO_SYNCPOINT,
     MQGMO_VERSION_2,
+    MQMO_MATCH_CORREL_ID,
     MQMO_NONE,
     MQOO_BIND_ON_OPEN,
     MQOO_BROWSE,
@@ -184,6 +185,25 @@ class Connection:
                 self.close_queue(opened, queue)
         return put_time_in((descriptor.PutDate + descriptor.PutTime).decode("latin-1"))
 
+    def get_short(self, queue: Any, name: str, most: int, options: int, correl_id: bytes | None = None) -> bytes | None:
+        """Get a message from an open queue, with this CorrelId or with any, and return its data; None when there is
+        none. Of one that is longer than `most` bytes, nothing is returned."""
+        descriptor = self.library.MD(Version=2, **({} if correl_id is None else {"CorrelId": correl_id}))
+        get_options = self.library.GMO(
+            Version=MQGMO_VERSION_2,
+            Options=options | MQGMO_ACCEPT_TRUNCATED_MSG | MQGMO_FAIL_IF_QUIESCING,
+            MatchOptions=MQMO_NONE if correl_id is None else MQMO_MATCH_CORREL_ID,
+        )
+        body = b""
+        try:
+            with self.calling("MQGET", name, warnings=False):
+                body = queue.get(most, descriptor, get_options)
+        except MqiError as error:
+            if error.reason != MQRC_NO_MSG_AVAILABLE:
+                raise
+            return None
+        return body
+
     def put_aside(self, queue: str, message: MqMessage, context: int) -> None:
         """Put a message to another queue, in the same unit of work and with the context of the message.
 
@@ -221,8 +241,8 @@ class Connection:
     def calling(self, verb: str, what: str, *, warnings: bool = True) -> Iterator[None]:
         """Turn the library's error into MqiError.
 
-        The libraries raise errors for warnings too. After a warning from MQPUT the message was put: `warnings` False
-        ignores it.
+        The libraries raise errors for warnings too. After a warning from MQPUT the message was put, and after one of
+        truncated data it was got: `warnings` False ignores them.
         """
         try:
             yield

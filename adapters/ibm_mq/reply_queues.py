@@ -10,20 +10,14 @@ from collections.abc import Callable, Container, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
-from adapters.ibm_mq.client import Connection, MqiError, MqMessage
+from adapters.ibm_mq.client import Connection, MqMessage
 from adapters.ibm_mq.constants import (
-    MQCC_WARNING,
-    MQGMO_ACCEPT_TRUNCATED_MSG,
-    MQGMO_FAIL_IF_QUIESCING,
     MQGMO_NO_SYNCPOINT,
-    MQGMO_VERSION_2,
-    MQMO_NONE,
     MQOO_FAIL_IF_QUIESCING,
     MQOO_INPUT_SHARED,
     MQPER_NOT_PERSISTENT,
 )
 from adapters.ibm_mq.descriptor import NATIVE, NATIVE_ENCODING, UTF_8
-from adapters.ibm_mq.reason_codes import MQRC_NO_MSG_AVAILABLE
 from app.codecs.ibm_mq.constants import (
     MQEI_UNLIMITED,
     MQFMT_STRING,
@@ -89,7 +83,10 @@ def reply_to_put(reply: Reply) -> QueuedReply:
     """Return a reply as it is put. A request is not persistent, and made again if it is lost; of anything else the
     reply-to queue decides, since a temporary one takes no persistent messages."""
     queue, _, queue_manager = reply.address.partition(_AT)
-    replied, report = reply.message, _report(reply.message.properties)
+    replied = reply.message
+    # A property of this name may come from the message's sender, too.
+    stated = replied.properties.get(_REPORT, "")
+    report = int(stated) if re.fullmatch("-?[0-9]{1,10}", stated) else 0
     is_text = reply.media_type == MEDIA_TYPE
     descriptor = MQMD2(
         msg_type=MQMT_REPLY,
@@ -104,34 +101,15 @@ def reply_to_put(reply: Reply) -> QueuedReply:
     return QueuedReply(queue, queue_manager, MqMessage(descriptor.encode(NATIVE), reply.body), reply.on_end)
 
 
-def _report(properties: Mapping[str, str]) -> int:
-    """Return the Report of a message. A property of this name may come from the message's sender, too."""
-    text = properties.get(_REPORT, "")
-    return int(text) if re.fullmatch("-?[0-9]{1,10}", text) else 0
-
-
 class RequestQueue:
     """A queue for requests, opened by the constructor. All methods raise MqiError."""
 
     def __init__(self, connection: Connection, name: str) -> None:
-        self._library, self._name = connection.library, name
+        self._connection, self._name = connection, name
         options = MQOO_INPUT_SHARED | MQOO_FAIL_IF_QUIESCING
         self._queue: Any = connection.open(connection.library.OD(ObjectName=name.encode()), options, name)
 
     def take(self) -> bytes | None:
         """Get the next request, in no unit of work, and return its data; None when there is none. One that is too long
         is empty."""
-        options = self._library.GMO(
-            Version=MQGMO_VERSION_2,
-            Options=MQGMO_NO_SYNCPOINT | MQGMO_ACCEPT_TRUNCATED_MSG | MQGMO_FAIL_IF_QUIESCING,
-            MatchOptions=MQMO_NONE,
-        )
-        try:
-            body: bytes = self._queue.get(LONGEST, self._library.MD(Version=2), options)
-        except self._library.MQMIError as error:
-            if error.reason == MQRC_NO_MSG_AVAILABLE:
-                return None
-            if error.comp != MQCC_WARNING:
-                raise MqiError("MQGET", self._name, error.reason) from error
-            return b""
-        return body
+        return self._connection.get_short(self._queue, self._name, LONGEST, MQGMO_NO_SYNCPOINT)

@@ -16,18 +16,12 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from adapters.ibm_mq.client import Connection, MqiError, MqMessage, OutputQueue
+from adapters.ibm_mq.client import Connection, MqMessage, OutputQueue
 from adapters.ibm_mq.constants import (
-    MQCC_WARNING,
-    MQGMO_ACCEPT_TRUNCATED_MSG,
     MQGMO_BROWSE_FIRST,
     MQGMO_BROWSE_NEXT,
-    MQGMO_FAIL_IF_QUIESCING,
     MQGMO_NO_SYNCPOINT,
     MQGMO_SYNCPOINT,
-    MQGMO_VERSION_2,
-    MQMO_MATCH_CORREL_ID,
-    MQMO_NONE,
     MQOO_BROWSE,
     MQOO_FAIL_IF_QUIESCING,
     MQOO_INPUT_SHARED,
@@ -35,7 +29,6 @@ from adapters.ibm_mq.constants import (
     MQPER_PERSISTENT,
 )
 from adapters.ibm_mq.descriptor import text_to_put
-from adapters.ibm_mq.reason_codes import MQRC_NO_MSG_AVAILABLE
 from app.codecs.ibm_mq.constants import MQMT_DATAGRAM
 
 _MAX_STATE_BYTES = 4096
@@ -50,7 +43,7 @@ class KeyedQueue:
     """
 
     def __init__(self, connection: Connection, name: str) -> None:
-        self._library, self._name = connection.library, name
+        self._connection, self._name = connection, name
         options = MQOO_INPUT_SHARED | MQOO_BROWSE | MQOO_OUTPUT | MQOO_FAIL_IF_QUIESCING
         self._queue: Any = connection.open(connection.library.OD(ObjectName=name.encode()), options, name)
         self.put = OutputQueue(connection, self._queue, name).put
@@ -67,21 +60,7 @@ class KeyedQueue:
             where = MQGMO_BROWSE_NEXT
 
     def _call(self, correl_id: bytes | None, options: int) -> bytes | None:
-        descriptor = self._library.MD(Version=2, **({} if correl_id is None else {"CorrelId": correl_id}))
-        get_options = self._library.GMO(
-            Version=MQGMO_VERSION_2,
-            Options=options | MQGMO_ACCEPT_TRUNCATED_MSG | MQGMO_FAIL_IF_QUIESCING,
-            MatchOptions=MQMO_NONE if correl_id is None else MQMO_MATCH_CORREL_ID,
-        )
-        try:
-            body: bytes = self._queue.get(_MAX_STATE_BYTES, descriptor, get_options)
-        except self._library.MQMIError as error:
-            if error.reason == MQRC_NO_MSG_AVAILABLE:
-                return None
-            if error.comp != MQCC_WARNING:
-                raise MqiError("MQGET", self._name, error.reason) from error
-            return b""  # longer than any message of the gateway
-        return body
+        return self._connection.get_short(self._queue, self._name, _MAX_STATE_BYTES, options, correl_id)
 
 
 class State(NamedTuple):

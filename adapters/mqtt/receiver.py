@@ -131,7 +131,7 @@ class MqttReceiver:
         self._unacknowledged = 0
         self._state = ConnectionState(self._log)
         self._shared = [topic for topic in settings.topic if topic.startswith("$share/")]
-        self._filters = [_filter_of(topic) for topic in settings.topic]
+        self._filters = [each.split("/", 2)[2] if each in self._shared else each for each in settings.topic]
         self._answers: deque[_Answer] = deque()
         self._unconfirmed: dict[int, OnEnd] = {}
         """What is to be called when the broker has confirmed an answer, by its packet identifier."""
@@ -217,7 +217,9 @@ class MqttReceiver:
                         self._gap = "another client had the session of the source, and may have received messages"
                         self._backoff.wait(stop, least=_TAKEN_OVER_PAUSE, longest=_LONGEST_TAKEN_OVER_PAUSE)
                     else:
-                        self._backoff.wait(stop, least=self._least_pause())
+                        # If a session is being ended, its owner may be back, and must have time to say so.
+                        least = _SUSPECTED_PAUSE if self._soon_lost >= _SOON_LOST else 0.0
+                        self._backoff.wait(stop, least=_TAKEN_OVER_PAUSE if self._is_ending else least)
         self._state.closed()
         return has_ended
 
@@ -237,13 +239,6 @@ class MqttReceiver:
         taken = SeenMessages.resumed([delivery for delivery, _ in reversed(found)])
         self._resumed = taken if found and taken.is_ascending else None
         return self._resumed is not None
-
-    def _least_pause(self) -> float:
-        """Return the least pause after a connection was lost without a reason. If a session is being ended, its owner
-        may be back, and must have time to say so."""
-        if self._is_ending:
-            return _TAKEN_OVER_PAUSE
-        return _SUSPECTED_PAUSE if self._soon_lost >= _SOON_LOST else 0.0
 
     def _connection(self, intake: Intake, stop: StopSignal, wakeup: "_WakeupSocket") -> bool:
         """Run one connection from start to end. Return whether it has ended its session. Raises BrokerError when it
@@ -434,12 +429,12 @@ class MqttReceiver:
             why = f"the properties have {length} bytes; at most {_LONGEST_PROPERTIES} are allowed"
             raise InvalidInputError("properties-too-large", "properties", -1, why)
         payload, packed = arrival.payload(), arrival.properties()
-        prefix = self._prefix(arrival.topic()) if self._framing.told_by_topic else 0
+        prefix = 0
+        if self._framing.told_by_topic:
+            # The levels before the `#` of the first filter that the topic matches.
+            topic = arrival.topic()
+            prefix = next((each.count("/") for each in self._filters if topic_matches_sub(each, topic)), 0)
         return mqtt_envelope.read(payload, packed, self._name, self._framing, at, arrival.topic, prefix)
-
-    def _prefix(self, topic: str) -> int:
-        """Return how many levels of a topic are before the `#` of the first filter that it matches."""
-        return next((each.count("/") for each in self._filters if topic_matches_sub(each, topic)), 0)
 
     def _durable_now(
         self, client: MqttClient, taken: list[Acknowledgement], copies: list[FirstCopy], wakeup: "_WakeupSocket"
@@ -487,17 +482,15 @@ class MqttReceiver:
         if error.code == SESSION_TAKEN_OVER:
             self._steady_after = _STEADY_AFTER_TAKE_OVER
             why = f"another client took over the session of {same_id}: give each client its own client_id"
-        elif self._is_another_client_likely(error):
-            why += f", again and again soon after connecting: another client may use {same_id}"
+        else:
+            # Only a broker that listens still has taken another client's connection; one that was away, or says why, is
+            # no sign of another client.
+            self._soon_lost = 0 if not self._state.was_opened or error.code else self._soon_lost + 1
+            if self._soon_lost >= _SOON_LOST and not self._connector.is_listening():
+                self._soon_lost = 0
+            if self._soon_lost >= _SOON_LOST:
+                why += f", again and again soon after connecting: another client may use {same_id}"
         self._state.failed(why)
-
-    def _is_another_client_likely(self, error: BrokerError) -> bool:
-        """Count a connection that was soon lost without a reason. Only a broker that listens still has taken another
-        client's; one that was away, or says why, is no sign of another client."""
-        self._soon_lost = 0 if not self._state.was_opened or error.code else self._soon_lost + 1
-        if self._soon_lost >= _SOON_LOST and not self._connector.is_listening():
-            self._soon_lost = 0
-        return self._soon_lost >= _SOON_LOST
 
     def _warn_once(self, event: str, effect: str) -> None:
         if event not in self._warned:
@@ -511,11 +504,6 @@ class MqttSession:
     def __init__(self, ending: MqttReceiver) -> None:
         self.name = ending.client_id
         self.end = ending.run_until_ended
-
-
-def _filter_of(topic: str) -> str:
-    """Return the topic filter of a subscription, which may be a shared one."""
-    return topic.split("/", 2)[2] if topic.startswith("$share/") else topic
 
 
 def _delivery_properties(gap: str | None, delivery: Delivery | None) -> dict[str, str]:

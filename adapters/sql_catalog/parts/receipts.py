@@ -131,7 +131,13 @@ class ReceiptsPart(CatalogPart):
                     "statement": [each.statement for each in receipts],
                 },
             )
-            self._save_tiles(connection, tiles)
+            if tiles:
+                added = self._database.insert(receipt_tiles)
+                saved = added.on_conflict_do_update(
+                    index_elements=["level", "number"], set_={"hashes": added.excluded.hashes}
+                )
+                rows = [{"level": level, "number": number, "hashes": each} for (level, number), each in tiles.items()]
+                connection.execute(saved, rows)
             if head is not None:
                 number = select(func.coalesce(func.max(receipt_heads.c.number), 0) + 1).scalar_subquery()
                 connection.execute(insert(receipt_heads).values(number=number, **head._asdict()))
@@ -139,14 +145,6 @@ class ReceiptsPart(CatalogPart):
             if tables:
                 connection.execute(delete(receipt_tables).where(receipt_tables.c.number < tables))
         return changed
-
-    def _save_tiles(self, connection: Connection, tiles: Mapping[tuple[int, int], bytes]) -> None:
-        if not tiles:
-            return
-        added = self._database.insert(receipt_tiles)
-        saved = added.on_conflict_do_update(index_elements=["level", "number"], set_={"hashes": added.excluded.hashes})
-        rows = [{"level": level, "number": number, "hashes": hashes} for (level, number), hashes in tiles.items()]
-        connection.execute(saved, rows)
 
     def receipt_statement(self, subject: str) -> tuple[int, bytes] | None:
         about = select(receipt_statements.c.number, receipt_statements.c.statement)
