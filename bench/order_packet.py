@@ -20,7 +20,7 @@ import pyarrow as pa
 from app.codecs.sapdb.constants import MOST_BYTES
 from app.codecs.sapdb.data_rows import decode_rows, encode_rows, row_size
 from app.codecs.sapdb.parameter_values import Manner, code_of
-from app.dataset.sapdb import column_types, describing, row_columns
+from app.dataset.sapdb import column_types, row_columns
 from app.wire import Context
 
 BATCH_ROWS = 16_384
@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     wanted = parser.parse_args()
     sent = table(wanted.rows).combine_chunks()
-    infos = describing.parameters(sent.schema, describing.needs(sent.to_batches()))
+    infos = column_types.parameters(sent.schema, column_types.needs(sent.to_batches()))
     room = MOST_BYTES // row_size(infos)
     batches = sent.to_batches(max_chunksize=BATCH_ROWS)
 
@@ -86,7 +86,7 @@ def main() -> None:
     buffers = encoded()
     together = BATCH_ROWS // room
     gathered = [buffers[at : at + together] for at in range(0, len(buffers), together)]
-    schema = column_types.schema(list(describing.row_names(sent.schema)), infos, {})
+    schema = column_types.schema(sent.schema.names, infos, {})
 
     few = buffers[: max(1, LOOP_ROWS // room)]
     looped = sum(count for _, count in few)

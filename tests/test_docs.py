@@ -18,13 +18,13 @@ RECEIVING = (
     *("app/model", "app/service", "adapters"),
 )
 SENDING = {
-    *("encode.py", "packet_writer.py", "structure_writing.py", "describing.py", "sas_bodies.py"),
+    *("encode.py", "packet_writer.py", "structure_writing.py", "sas_bodies.py"),
     *("rendezvous_bodies.py", "upload_conversion.py"),
 }
 """Modules whose codes are errors of an upload."""
 
 CALLS = {"InvalidInputError", "Contradiction", "Refused", "RefusedEntry", "refuse", "_refuse", "refused", "unreadable"}
-OF_SENDING_ALONE = {"no-data-set", "too-large"}
+OF_SENDING_ALONE = {"no-data-set", "too-large", "too-long"}
 
 
 def calls(*places: str) -> Iterator[tuple[Path, str, list[str]]]:

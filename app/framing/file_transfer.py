@@ -107,22 +107,19 @@ def read(message: PhysicalMessage) -> Event | Pieces:
             said = json.dumps(given._replace(expire_at=None, segments_ttl=None), sort_keys=True)
             return RangePart(key, 0, definition=definition, statement=_number(said))
         case "segment":
-            return _segment(command, key, message.body)
+            body = message.body
+            if len(body) > LONGEST_RANGE or command.number + len(body) > LARGEST_FILE:
+                why = f"a segment has at most {LONGEST_RANGE:,} bytes, and a file at most {LARGEST_FILE:,}"
+                raise InvalidInputError("segment-too-large", "body", -1, why)
+            if command.checksum and (found := sha256(body).hexdigest()) != command.checksum:
+                why = f"the segment has the SHA-256 {found}, but its topic says {command.checksum}"
+                raise InvalidInputError("bad-segment", "body", -1, why)
+            return RangePart(key, command.number, len(body)) if body else Pieces()
         case "fin":
             if command.number > LARGEST_FILE:
                 raise InvalidInputError("segment-too-large", "size", -1, f"a file has at most {LARGEST_FILE:,} bytes")
             return RangePart(key, command.number, statement=_number(command.checksum))
     return Aborted(key)
-
-
-def _segment(command: Command, key: bytes, body: Body) -> Event | Pieces:
-    if len(body) > LONGEST_RANGE or command.number + len(body) > LARGEST_FILE:
-        why = f"a segment has at most {LONGEST_RANGE:,} bytes, and a file at most {LARGEST_FILE:,}"
-        raise InvalidInputError("segment-too-large", "body", -1, why)
-    if command.checksum and (found := sha256(body).hexdigest()) != command.checksum:
-        why = f"the segment has the SHA-256 {found}, but its topic says {command.checksum}"
-        raise InvalidInputError("bad-segment", "body", -1, why)
-    return RangePart(key, command.number, len(body)) if body else Pieces()
 
 
 def _number(said: str) -> int:

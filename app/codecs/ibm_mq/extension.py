@@ -133,7 +133,17 @@ def on_put(
         extension, end = MQMDE.decode(buffer, at, context)
     except WireError as error:
         raise ExtensionError(MQRC_MDE_ERROR, error.row, error.at, error.why) from None
-    _check(extension, at, msg_type, 0 if extension.format in HEADER_FORMATS else len(buffer) - end)
+    for reason, name, is_wrong, why in _FAULTS:
+        if is_wrong(extension):
+            value = getattr(extension, name)
+            raise ExtensionError(reason, f"MQMDE.{name}", at + _PLACES[f"MQMDE.{name}"], f"{value}, {why}")
+    if msg_type == MQMT_REPORT and extension.msg_flags & _SEGMENT:
+        data = 0 if extension.format in HEADER_FORMATS else len(buffer) - end
+        least = data if extension.msg_flags & MQMF_LAST_SEGMENT else max(data, 1)
+        if extension.original_length < least:
+            name = "MQMDE.original_length"
+            why = f"{extension.original_length}; a report on a segment has at least {least}"
+            raise ExtensionError(MQRC_ORIGINAL_LENGTH_ERROR, name, at + _PLACES[name], why)
     return (extension, context) if own == INITIAL else None
 
 
@@ -159,16 +169,3 @@ _FAULTS: tuple[tuple[int, str, Callable[[MQMDE], bool], str], ...] = (
     (MQRC_OFFSET_ERROR, "offset", lambda it: not 0 <= it.offset <= MOST, f"not 0 to {MOST}"),
 )
 """The errors of an MQMDE: reason code, field, the condition for the error, and its text."""
-
-
-def _check(extension: MQMDE, at: int, msg_type: int, data: int) -> None:
-    """Refuse an MQMDE at byte `at` that is not valid; `data` bytes follow it. Raises ExtensionError."""
-    for reason, name, is_wrong, why in _FAULTS:
-        if is_wrong(extension):
-            value = getattr(extension, name)
-            raise ExtensionError(reason, f"MQMDE.{name}", at + _PLACES[f"MQMDE.{name}"], f"{value}, {why}")
-    least = data if extension.msg_flags & MQMF_LAST_SEGMENT else max(data, 1)
-    if msg_type == MQMT_REPORT and extension.msg_flags & _SEGMENT and extension.original_length < least:
-        name = "MQMDE.original_length"
-        why = f"{extension.original_length}; a report on a segment has at least {least}"
-        raise ExtensionError(MQRC_ORIGINAL_LENGTH_ERROR, name, at + _PLACES[name], why)

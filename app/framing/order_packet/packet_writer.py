@@ -43,7 +43,7 @@ from app.codecs.sapdb.packet_records import (
 from app.codecs.sapdb.parameter_values import LONG_SIZE, Manner, code_of
 from app.codecs.sapdb.part_buffers import LongValue, encode_part
 from app.dataset import side_columns
-from app.dataset.sapdb import describing
+from app.dataset.sapdb import column_types
 from app.dataset.sapdb import row_columns as data_rows
 from app.framing.order_packet.packet_pieces import KEY_SIZE, LONG_ID_SIZE, REFERENCE
 from app.framing.protocol import DeliveryContents, fixed_records, message_identifier
@@ -131,10 +131,10 @@ def _table(
 ) -> Iterator[bytes]:
     with contents.table(attachment) as table:
         schema = side_columns.without_sides(table.schema_arrow)
-        needed = describing.needs(_batches(table, schema))
-        names = list(describing.row_names(schema))
+        needed = column_types.needs(_batches(table, schema))
+        names = schema.names
         packets = _Packets(options, [*names, attachment.qualifier_1, attachment.qualifier_2])
-        infos = describing.parameters(schema, needed, unicode_packet=packets.is_unicode)
+        infos = column_types.parameters(schema, needed, unicode_packet=packets.is_unicode)
         identifier = attachment.correl_id
         statement = packets.part(
             PartKind.PARSID,

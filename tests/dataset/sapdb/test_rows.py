@@ -20,7 +20,7 @@ from app.codecs.sapdb.parameter_values import Code, Manner, code_of, encode_cont
 from app.codecs.sapdb.part_buffers import PartBuffer, decode_part
 from app.codecs.sapdb.temporal_digits import DateFormat, Time
 from app.dataset.parquet import write_parquet
-from app.dataset.sapdb import column_types, describing, row_columns, varying
+from app.dataset.sapdb import column_types, row_columns, varying
 from app.model.errors import InvalidInputError
 from app.wire import Context, WireError
 from tests.codecs.sapdb.vectors import ALL, DIRECT, PACKETS
@@ -341,18 +341,18 @@ TABLE = pa.table(
 @pytest.mark.parametrize("manner", MANNERS.values(), ids=MANNERS)
 def test_a_table_comes_back(manner: Manner) -> None:
     (batch,) = TABLE.to_batches()
-    needed = describing.needs([batch])
-    infos = describing.parameters(batch.schema, needed, unicode_packet=manner.code.is_unicode)
+    needed = column_types.needs([batch])
+    infos = column_types.parameters(batch.schema, needed, unicode_packet=manner.code.is_unicode)
     sent = row_columns.encode(batch, infos, manner).tobytes()
     assert inputs(infos) == infos
-    schema = column_types.schema(list(describing.row_names(batch.schema)), infos, {})
+    schema = column_types.schema(batch.schema.names, infos, {})
     schema = with_spans(schema, schema.get_field_index("span"))
     back = row_columns.decode(sent, infos, batch.num_rows, manner, schema)
     assert back.schema.names == batch.schema.names
     for name in batch.schema.names:
         ours = back.column(name).to_pylist()
         assert ours == batch.column(name).to_pylist(), name
-    again = describing.parameters(back.schema, describing.needs([back]), unicode_packet=manner.code.is_unicode)
+    again = column_types.parameters(back.schema, column_types.needs([back]), unicode_packet=manner.code.is_unicode)
     assert again == infos
     assert row_columns.encode(back, again, manner).tobytes() == sent
 
@@ -371,7 +371,7 @@ def test_a_table_comes_back(manner: Manner) -> None:
 )
 def test_a_value_that_has_no_place_is_refused_with_its_row(values: pa.Array, why: str) -> None:
     batch = pa.record_batch([pa.concat_arrays([pa.nulls(1, values.type), values])], ["V"])
-    infos = describing.parameters(batch.schema, describing.needs([batch]))
+    infos = column_types.parameters(batch.schema, column_types.needs([batch]))
     with pytest.raises(InvalidInputError, match=f"row 8: .*{why}") as refused:
         row_columns.encode(batch, infos, MANNERS["big"], first=6)
     assert refused.value.row == "V"
@@ -383,13 +383,13 @@ def test_a_value_that_has_no_place_is_refused_with_its_row(values: pa.Array, why
 def test_a_type_without_counterpart_is_refused(values: pa.Array) -> None:
     schema = pa.schema([pa.field("V", values.type)])
     with pytest.raises(InvalidInputError, match="no counterpart"):
-        describing.parameters(schema, {})
+        column_types.parameters(schema, {})
 
 
 def test_texts_too_long_for_a_field_are_refused() -> None:
     batch = pa.record_batch([pa.array(["\u20ac" * 20_000])], ["V"])
     with pytest.raises(InvalidInputError, match="send them as files"):
-        describing.parameters(batch.schema, describing.needs([batch]))
+        column_types.parameters(batch.schema, column_types.needs([batch]))
 
 
 def test_names_that_are_missing_or_taken_get_numbers() -> None:
