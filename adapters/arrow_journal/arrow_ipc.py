@@ -77,9 +77,7 @@ def without_bodies(head: bytearray) -> None:
 
 def _set_bodies(message: bytearray, size: int, message_size: int) -> None:
     """Add to the lengths of the last buffer and of the message's body."""
-    table, batch = _tables(message)
-    buffers = _follow(message, _field(message, batch, _BATCH_BUFFERS))
-    last = buffers + 4 + (_INT32.unpack_from(message, buffers)[0] - 1) * _BUFFER_SIZE
+    table, _, last = _tables(message)
     for at, more in ((last + _BUFFER_LENGTH, size), (_field(message, table, _MESSAGE_BODY_LENGTH), message_size)):
         _INT64.pack_into(message, at, _INT64.unpack_from(message, at)[0] + more)
 
@@ -120,9 +118,7 @@ def frame_of(message: bytes | bytearray | memoryview) -> BatchFrame | None:
     if not metadata or len(message) < metadata:
         return None
     try:
-        table, batch = _tables(message)
-        buffers = _follow(message, _field(message, batch, _BATCH_BUFFERS))
-        last = buffers + 4 + (_INT32.unpack_from(message, buffers)[0] - 1) * _BUFFER_SIZE
+        table, batch, last = _tables(message)
         length_at = _field(message, batch, _BATCH_LENGTH)
         rows = _INT64.unpack_from(message, length_at)[0] if length_at != batch else 0
         before, length, begin, bodies = _TWO_BUFFERS.unpack_from(message, last - _BUFFER_SIZE)
@@ -135,10 +131,12 @@ def frame_of(message: bytes | bytearray | memoryview) -> BatchFrame | None:
     return frame if follows and is_sound else None
 
 
-def _tables(message: bytes | bytearray | memoryview) -> tuple[int, int]:
-    """Return the places of the flatbuffer tables Message and RecordBatch."""
+def _tables(message: bytes | bytearray | memoryview) -> tuple[int, int, int]:
+    """Return the places of the flatbuffer tables Message and RecordBatch, and of the last buffer in the second."""
     table = _follow(message, _PREFIX)
-    return table, _follow(message, _field(message, table, _MESSAGE_HEADER))
+    batch = _follow(message, _field(message, table, _MESSAGE_HEADER))
+    buffers = _follow(message, _field(message, batch, _BATCH_BUFFERS))
+    return table, batch, buffers + 4 + (_INT32.unpack_from(message, buffers)[0] - 1) * _BUFFER_SIZE
 
 
 def _field(message: bytes | bytearray | memoryview, table: int, number: int) -> int:

@@ -135,7 +135,11 @@ def _fetch_run(run: list[BodyPiece]) -> Iterator[memoryview | Damage]:
     try:
         data = memoryview(run[0].segment.file().read(start, stop))
     except UnreadableError as error:
-        yield from [run[0].damage(str(error))] if len(run) == 1 else fetch_each(run)
+        if len(run) == 1:
+            yield run[0].damage(str(error))
+        else:
+            for piece in run:
+                yield from _fetch_run([piece])
         return
     body: tuple[int, int] | None = None
     is_whole = False
@@ -144,12 +148,6 @@ def _fetch_run(run: list[BodyPiece]) -> Iterator[memoryview | Damage]:
             body = piece[3:5]
             is_whole = crc32c(data[piece.start - start : piece.stop - start]) == piece.crc
         yield data[piece.begin - start : piece.end - start] if is_whole else piece.damage(BODY_DAMAGED)
-
-
-def fetch_each(pieces: Iterable[BodyPiece]) -> Iterator[memoryview | Damage]:
-    """Yield what `fetch` yields, with a separate read for each piece."""
-    for piece in pieces:
-        yield from _fetch_run([piece])
 
 
 def _fetch_large(piece: BodyPiece) -> memoryview | Damage:

@@ -40,22 +40,20 @@ class CurrentSegment:
             or len(writer.batches) + batches > MAX_BATCHES_A_SEGMENT
         ):
             self.seal()
-        if self._writer is None:
-            self._writer = self._begin(now)
-        return self._writer
-
-    def _begin(self, now: int) -> SegmentWriter:
-        """Return the writer of a new segment. A number that an earlier process has used meanwhile is left out."""
         identity = self._identity
-        while (number := identity.known.following) < MAX_SEGMENTS:
-            begun = partial(identity.save, following=number + 1)
-            with suppress(FileExistsError):
-                return SegmentWriter(
-                    self._folder, number, now, identity.known.identity, begun, shared=identity.is_shared
+        while self._writer is None:
+            known = identity.known
+            if known.following >= MAX_SEGMENTS:
+                raise GatewayError("the journal has no segment number left: begin a new journal")
+            begun = partial(identity.save, following=known.following + 1)
+            try:
+                self._writer = SegmentWriter(
+                    self._folder, known.following, now, known.identity, begun, shared=identity.is_shared
                 )
-            identity.require_last()
-            begun()
-        raise GatewayError("the journal has no segment number left: begin a new journal")
+            except FileExistsError:  # an earlier process has used the number meanwhile: it is left out
+                identity.require_last()
+                begun()
+        return self._writer
 
     def seal(self) -> None:
         """Seal the segment if it has batches. Raises OSError."""

@@ -194,7 +194,7 @@ class Connection:
             Options=options | MQGMO_ACCEPT_TRUNCATED_MSG | MQGMO_FAIL_IF_QUIESCING,
             MatchOptions=MQMO_NONE if correl_id is None else MQMO_MATCH_CORREL_ID,
         )
-        body = b""
+        body: bytes = b""
         try:
             with self.calling("MQGET", name, warnings=False):
                 body = queue.get(most, descriptor, get_options)

@@ -67,7 +67,9 @@ def ask_for(requests: Sequence[MissingParts], message: PhysicalMessage) -> bool:
 
 
 def _asks_for(request: MissingParts, event: Event) -> bool:
-    if not is_of(request.attachment, getattr(event, "correl_id", b"")):
+    key = getattr(event, "correl_id", b"")
+    # Zeros may fill up either key.
+    if len(key) < _SHORTEST_KEY or request.attachment.rstrip(b"\0") != key.rstrip(b"\0"):
         return False
     match event:
         case PartArrived():
@@ -78,8 +80,3 @@ def _asks_for(request: MissingParts, event: Event) -> bool:
             return request.total
         case _:
             return False
-
-
-def is_of(attachment: bytes, key: bytes) -> bool:
-    """Tell whether two keys are the same, without the zeros that fill them up."""
-    return len(key) >= _SHORTEST_KEY and attachment.rstrip(b"\0") == key.rstrip(b"\0")

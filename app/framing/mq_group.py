@@ -39,7 +39,7 @@ from app.framing.protocol import (
 )
 from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.errors import InvalidInputError
-from app.model.event import Event, GroupPart
+from app.model.event import GroupPart
 from app.model.framing_facts import FramingTraits
 from app.model.message import NO_PROPERTIES, PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, OutgoingAttachment
@@ -56,48 +56,72 @@ _IN_GROUP = MQMF_MSG_IN_GROUP | MQMF_LAST_MSG_IN_GROUP
 _SEGMENTED = MQMF_SEGMENT | MQMF_LAST_SEGMENT
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
+_TRAITS = FramingTraits("mq_group", reads_segments=True)
 
-# --- reading ----------------------------------------------------------------------------------------------------------
 
+@dataclass(frozen=True)
+class MqGroup(Framing):
+    """The framing `mq_group`; see `app.framing.protocol.Framing`."""
 
-def read(message: PhysicalMessage) -> GroupPart:
-    """Return the event of a physical message.
+    traits: FramingTraits = _TRAITS
+    names_missing: bool = True
+    arrangement: ArrangementName = "grouped"
+    kinds: frozenset[AttachmentKind] = frozenset({AttachmentKind.TEXT_FILE, AttachmentKind.BINARY_FILE})
+    options: frozenset[str] = frozenset({"body_limit", "ccsid", "encoding", "group"})
 
-    Raises InvalidInputError: `report-message`, `no-identifier`, or `bad-grouping` with the field of the descriptor.
-    """
-    if message.msg_type == MQMT_REPORT:
-        raise InvalidInputError(
-            "report-message", "msg_type", -1, "a report message is about another message and has no data of a file"
+    def read(self, message: PhysicalMessage, known: int) -> GroupPart:  # noqa: ARG002 - it has no dialects
+        """Return the event of a physical message.
+
+        Raises InvalidInputError: `report-message`, `no-identifier`, or `bad-grouping` with the field of the descriptor.
+        """
+        if message.msg_type == MQMT_REPORT:
+            raise InvalidInputError(
+                "report-message", "msg_type", -1, "a report message is about another message and has no data of a file"
+            )
+        key = self.attachment_key(message)
+        flags = message.msg_flags
+        if (fault := _number_fault(message) or _segment_fault(message)) is not None:
+            raise InvalidInputError("bad-grouping", *fault)
+        return GroupPart(
+            _definition(message, key),
+            message.msg_seq_number,
+            message.offset,
+            len(message.body),
+            ends_message=not flags & _SEGMENTED or bool(flags & MQMF_LAST_SEGMENT),
+            ends_group=not flags & _IN_GROUP or bool(flags & MQMF_LAST_MSG_IN_GROUP),
         )
-    key = attachment_key(message)
-    flags = message.msg_flags
-    if (fault := _number_fault(message) or _segment_fault(message)) is not None:
-        raise InvalidInputError("bad-grouping", *fault)
-    return GroupPart(
-        _definition(message, key),
-        message.msg_seq_number,
-        message.offset,
-        len(message.body),
-        ends_message=not flags & _SEGMENTED or bool(flags & MQMF_LAST_SEGMENT),
-        ends_group=not flags & _IN_GROUP or bool(flags & MQMF_LAST_MSG_IN_GROUP),
-    )
 
+    def attachment_key(self, message: PhysicalMessage) -> bytes:
+        """Return the 24 bytes that identify a message's group. Raises InvalidInputError when it has none.
 
-def attachment_key(message: PhysicalMessage) -> bytes:
-    """Return the 24 bytes that identify a message's group. Raises InvalidInputError when it has none.
+        They are its GroupId, or the MsgId of a message that is in no group and is not a segment.
+        """
+        row = "group_id" if message.msg_flags & (_IN_GROUP | _SEGMENTED) else "message_id"
+        key: bytes = getattr(message, row)
+        if len(key) > len(MQ_NO_ID):
+            raise InvalidInputError(
+                "no-identifier", row, len(MQ_NO_ID), f"{len(key)} bytes, at most {len(MQ_NO_ID)} are allowed"
+            )
+        key = identifier(key)
+        if key == MQ_NO_ID:
+            raise InvalidInputError("no-identifier", row, -1, "it is empty, so the group of the message is unknown")
+        return key
 
-    They are its GroupId, or the MsgId of a message that is in no group and is not a segment.
-    """
-    row = "group_id" if message.msg_flags & (_IN_GROUP | _SEGMENTED) else "message_id"
-    key: bytes = getattr(message, row)
-    if len(key) > len(MQ_NO_ID):
-        raise InvalidInputError(
-            "no-identifier", row, len(MQ_NO_ID), f"{len(key)} bytes, at most {len(MQ_NO_ID)} are allowed"
+    def file(self, record: AttachmentRecord, received: Received) -> FileContent:  # noqa: ARG002
+        return joined_file(received)
+
+    def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:
+        return properties(attachment)
+
+    def write(
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
+    ) -> Iterator[PhysicalMessage]:
+        return messages(
+            delivery, options, lambda attachment: fixed_records(contents.pieces(attachment), options.body_limit)
         )
-    key = identifier(key)
-    if key == MQ_NO_ID:
-        raise InvalidInputError("no-identifier", row, -1, "it is empty, so the group of the message is unknown")
-    return key
+
+
+MQ_GROUP = MqGroup()
 
 
 _Fault = tuple[str, int, str]
@@ -149,9 +173,6 @@ def _sound(properties: Mapping[str, str], name: str) -> str | None:
     return text if 0 < len(text) <= LONGEST_PROPERTY and not _CONTROL.search(text) else None
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
-
-
 def messages(delivery: DeliveryRecord, how: FramingOptions, bodies: Bodies) -> Iterator[PhysicalMessage]:
     """Make all physical messages of a delivery: each attachment is a group, or one message in segments.
 
@@ -201,42 +222,3 @@ def properties(attachment: OutgoingAttachment) -> Mapping[str, str]:
     """Return the properties that the first message of an attachment has, in addition to its descriptor."""
     given = {FILE_NAME: attachment.qualifier_2, DESCRIPTION: attachment.description}
     return {name: text for name, text in given.items() if text}
-
-
-# --- the framing ------------------------------------------------------------------------------------------------------
-
-
-_TRAITS = FramingTraits("mq_group", reads_segments=True)
-
-
-@dataclass(frozen=True)
-class MqGroup(Framing):
-    """The framing `mq_group`; see `app.framing.protocol.Framing`."""
-
-    traits: FramingTraits = _TRAITS
-    names_missing: bool = True
-    arrangement: ArrangementName = "grouped"
-    kinds: frozenset[AttachmentKind] = frozenset({AttachmentKind.TEXT_FILE, AttachmentKind.BINARY_FILE})
-    options: frozenset[str] = frozenset({"body_limit", "ccsid", "encoding", "group"})
-
-    def read(self, message: PhysicalMessage, known: int) -> Event:  # noqa: ARG002 - it has no dialects
-        return read(message)
-
-    def attachment_key(self, message: PhysicalMessage) -> bytes:
-        return attachment_key(message)
-
-    def file(self, record: AttachmentRecord, received: Received) -> FileContent:  # noqa: ARG002
-        return joined_file(received)
-
-    def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:
-        return properties(attachment)
-
-    def write(
-        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
-    ) -> Iterator[PhysicalMessage]:
-        return messages(
-            delivery, options, lambda attachment: fixed_records(contents.pieces(attachment), options.body_limit)
-        )
-
-
-MQ_GROUP = MqGroup()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from app.codecs.sas import correlid, dialect
+from app.codecs.sas import correlid
 from app.codecs.sas.attachment_messages import read_counts, read_header, write_count, write_header
 from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.codecs.sas.dialect import Dialect
@@ -53,42 +53,107 @@ LONGEST_HEADER = 8 << 20
 A header is tried in every dialect and held in memory with all its entries. The limit bounds the time for that.
 """
 
+_BLANK_SEQUENCE = int.from_bytes(b"    ", "big")
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+_TRAITS = FramingTraits("sas_queue", captures=Captures(default_of=Captures().formats))
 
 
-def read(message: PhysicalMessage, known: int = dialect.ALL) -> Event:
-    """Return the event of a physical message. `known` is the set of dialects that its source has used.
+@dataclass(frozen=True)
+class SasQueue(Framing):
+    """The framing `sas_queue`; see `app.framing.protocol.Framing`."""
 
-    Raises InvalidInputError: `unknown-message-type`, or `bad-header` with the row and byte of the header.
-    """
-    if message.msg_type == SUBORDINATE_MSG_TYPE:
-        key, sequence = correlid.split(message.correl_id)
-        size = len(message.body)
-        if sequence:
-            return PartArrived(key, sequence, size)
-        return Unsequenced(key, read_counts(message.body) if size <= LONGEST_COUNT else (), size)
-    if message.msg_type != HEADER_MSG_TYPE:
-        why = f"unknown message type {message.msg_type}: attachments use {HEADER_MSG_TYPE} and {SUBORDINATE_MSG_TYPE}"
-        raise InvalidInputError("unknown-message-type", "msg_type", -1, why)
-    if len(message.body) > LONGEST_HEADER:
-        why = f"{len(message.body):,} bytes, at most {LONGEST_HEADER:,} are read"
-        raise InvalidInputError("bad-header", "AttachmentHeader", LONGEST_HEADER, why)
-    try:
-        header, dialects = in_first_charset(
-            message, lambda charset: read_header(message.body, charset=charset, encoding=message.encoding, known=known)
+    traits: FramingTraits = _TRAITS
+    names_missing: bool = True
+    arrangement: ArrangementName = "numbered"
+    kinds: frozenset[AttachmentKind] = frozenset(AttachmentKind)
+    application_message: bool = True
+    options: frozenset[str] = frozenset({"body_limit", "dialect", "ccsid", "encoding", "record_length"})
+
+    def read(self, message: PhysicalMessage, known: int) -> Event:
+        """Return the event of a physical message. `known` is the set of dialects that its source has used.
+
+        Raises InvalidInputError: `unknown-message-type`, or `bad-header` with the row and byte of the header.
+        """
+        if message.msg_type == SUBORDINATE_MSG_TYPE:
+            key, sequence = correlid.split(message.correl_id)
+            size = len(message.body)
+            if sequence:
+                return PartArrived(key, sequence, size)
+            return Unsequenced(key, read_counts(message.body) if size <= LONGEST_COUNT else (), size)
+        if message.msg_type != HEADER_MSG_TYPE:
+            known_types = f"attachments use {HEADER_MSG_TYPE} and {SUBORDINATE_MSG_TYPE}"
+            why = f"unknown message type {message.msg_type}: {known_types}"
+            raise InvalidInputError("unknown-message-type", "msg_type", -1, why)
+        if len(message.body) > LONGEST_HEADER:
+            why = f"{len(message.body):,} bytes, at most {LONGEST_HEADER:,} are read"
+            raise InvalidInputError("bad-header", "AttachmentHeader", LONGEST_HEADER, why)
+        try:
+            header, dialects = in_first_charset(
+                message,
+                lambda charset: read_header(message.body, charset=charset, encoding=message.encoding, known=known),
+            )
+        except WireError as error:
+            raise InvalidInputError("bad-header", error.row, error.at, error.why) from error
+        return Announced(header, dialects)
+
+    def is_header(self, message: PhysicalMessage) -> bool:
+        return message.msg_type == HEADER_MSG_TYPE
+
+    def read_columns(self, batch: Descriptors, framed: npt.NDArray[np.bool_]) -> Columns:
+        """Return the sequenced parts and the unsequenced messages among the `framed` rows of a batch."""
+        types, starts, lengths = batch.msg_types, batch.offsets[:-1], np.diff(batch.offsets)
+        rows = np.flatnonzero(framed & (types == SUBORDINATE_MSG_TYPE) & (lengths >= correlid.COMPARED_SIZE))
+        correl_ids = batch.correl_ids[starts[rows, None] + np.arange(correlid.COMPARED_SIZE)]
+        sequences = correl_ids[:, correlid.KEY_SIZE :].copy().view(">u4")[:, 0].astype(np.int64)
+        numbered = (sequences != 0) & (sequences != _BLANK_SEQUENCE)
+        return Columns(
+            rows[numbered],
+            correl_ids[numbered, : correlid.KEY_SIZE],
+            sequences[numbered],
+            rows[~numbered],
+            correl_ids[~numbered, : correlid.KEY_SIZE],
         )
-    except WireError as error:
-        raise InvalidInputError("bad-header", error.row, error.at, error.why) from error
-    return Announced(header, dialects)
+
+    def attachment_key(self, message: PhysicalMessage) -> bytes:
+        """Return the correlid of the attachment that a subordinate message belongs to."""
+        return correlid.split(message.correl_id)[0]
+
+    def file(self, record: AttachmentRecord, received: Received) -> FileContent:
+        return sas_files.read_file(record, received)
+
+    def leading_file(self, record: AttachmentRecord, received: Received) -> FileContent:
+        return sas_files.read_file(record, received, is_whole=False)
+
+    def begin_file(self, record: AttachmentRecord, body: Body) -> PartReader | None:
+        return sas_files.begin_file(record, body)
+
+    def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
+        from app.framing.sas_data_sets import read_data_set  # noqa: PLC0415 - it loads pandas, which commands do without
+
+        return read_data_set(record, received, store)
+
+    def small_data_sets(self, several: Mapping[str, tuple[AttachmentRecord, Received]]) -> dict[str, DataSetTable]:
+        from app.framing.sas_data_sets import read_small_data_sets  # noqa: PLC0415 - it loads pandas
+
+        return read_small_data_sets(several)
+
+    def leading_rows(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts | None:
+        from app.framing.sas_data_sets import read_leading_rows  # noqa: PLC0415 - it loads pandas
+
+        return read_leading_rows(record, received, store)
+
+    def check_names(self, delivery: DeliveryRecord, options: FramingOptions) -> None:
+        _header_body(delivery, options)
+
+    def write(
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
+    ) -> Iterator[PhysicalMessage]:
+        from app.framing.sas_bodies import SasBodies  # noqa: PLC0415 - it loads pandas, which commands do without
+
+        return messages(delivery, options, SasBodies(options, contents).of)
 
 
-def attachment_key(message: PhysicalMessage) -> bytes:
-    """Return the correlid of the attachment that a subordinate message belongs to."""
-    return correlid.split(message.correl_id)[0]
-
-
-# --- writing ----------------------------------------------------------------------------------------------------------
+SAS_QUEUE = SasQueue()
 
 
 def messages(delivery: DeliveryRecord, options: FramingOptions, bodies: Bodies) -> Iterator[PhysicalMessage]:
@@ -134,89 +199,3 @@ def _header_body(delivery: DeliveryRecord, options: FramingOptions) -> bytes:
         attachments=tuple(attachment.definition for attachment in delivery.attachments),
     )
     return write_header(header, Dialect.parse(options.dialect), charset_of(options))
-
-
-# --- the framing ------------------------------------------------------------------------------------------------------
-
-
-_TRAITS = FramingTraits("sas_queue", captures=Captures(default_of=Captures().formats))
-
-
-@dataclass(frozen=True)
-class SasQueue(Framing):
-    """The framing `sas_queue`; see `app.framing.protocol.Framing`."""
-
-    traits: FramingTraits = _TRAITS
-    names_missing: bool = True
-    arrangement: ArrangementName = "numbered"
-    kinds: frozenset[AttachmentKind] = frozenset(AttachmentKind)
-    application_message: bool = True
-    options: frozenset[str] = frozenset({"body_limit", "dialect", "ccsid", "encoding", "record_length"})
-
-    def read(self, message: PhysicalMessage, known: int) -> Event:
-        return read(message, known)
-
-    def is_header(self, message: PhysicalMessage) -> bool:
-        return message.msg_type == HEADER_MSG_TYPE
-
-    def read_columns(self, batch: Descriptors, framed: npt.NDArray[np.bool_]) -> Columns:
-        return read_columns(batch, framed)
-
-    def attachment_key(self, message: PhysicalMessage) -> bytes:
-        return attachment_key(message)
-
-    def file(self, record: AttachmentRecord, received: Received) -> FileContent:
-        return sas_files.read_file(record, received)
-
-    def leading_file(self, record: AttachmentRecord, received: Received) -> FileContent:
-        return sas_files.read_file(record, received, is_whole=False)
-
-    def begin_file(self, record: AttachmentRecord, body: Body) -> PartReader | None:
-        return sas_files.begin_file(record, body)
-
-    def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
-        from app.framing.sas_data_sets import read_data_set  # noqa: PLC0415 - it loads pandas, which commands do without
-
-        return read_data_set(record, received, store)
-
-    def small_data_sets(self, several: Mapping[str, tuple[AttachmentRecord, Received]]) -> dict[str, DataSetTable]:
-        from app.framing.sas_data_sets import read_small_data_sets  # noqa: PLC0415 - it loads pandas
-
-        return read_small_data_sets(several)
-
-    def leading_rows(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts | None:
-        from app.framing.sas_data_sets import read_leading_rows  # noqa: PLC0415 - it loads pandas
-
-        return read_leading_rows(record, received, store)
-
-    def check_names(self, delivery: DeliveryRecord, options: FramingOptions) -> None:
-        _header_body(delivery, options)
-
-    def write(
-        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
-    ) -> Iterator[PhysicalMessage]:
-        from app.framing.sas_bodies import SasBodies  # noqa: PLC0415 - it loads pandas, which commands do without
-
-        return messages(delivery, options, SasBodies(options, contents).of)
-
-
-SAS_QUEUE = SasQueue()
-
-
-_BLANK_SEQUENCE = int.from_bytes(b"    ", "big")
-
-
-def read_columns(batch: Descriptors, framed: npt.NDArray[np.bool_]) -> Columns:
-    """Return the sequenced parts and the unsequenced messages among the `framed` rows of a batch."""
-    types, starts, lengths = batch.msg_types, batch.offsets[:-1], np.diff(batch.offsets)
-    rows = np.flatnonzero(framed & (types == SUBORDINATE_MSG_TYPE) & (lengths >= correlid.COMPARED_SIZE))
-    correl_ids = batch.correl_ids[starts[rows, None] + np.arange(correlid.COMPARED_SIZE)]
-    sequences = correl_ids[:, correlid.KEY_SIZE :].copy().view(">u4")[:, 0].astype(np.int64)
-    numbered = (sequences != 0) & (sequences != _BLANK_SEQUENCE)
-    return Columns(
-        rows[numbered],
-        correl_ids[numbered, : correlid.KEY_SIZE],
-        sequences[numbered],
-        rows[~numbered],
-        correl_ids[~numbered, : correlid.KEY_SIZE],
-    )

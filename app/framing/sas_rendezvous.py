@@ -66,43 +66,89 @@ _HEAD_AT = 8
 _COUNT_DIGITS = 10
 _PARTS = frozenset({"DAT", "VAR", "ATO", "ATI", "ATC", "FDC", "ATX", "ATB"})
 
+_TRAITS = FramingTraits(
+    "sas_rendezvous",
+    needs_descriptor=False,
+    numbered_on_arrival=True,
+    captures=Captures(frozenset({"rendezvous", "mqtt"}), default_of=frozenset({"rendezvous"})),
+)
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class SasRendezvous(Framing):
+    """The framing as the product knows it; see `app.framing.protocol.Framing`."""
+
+    traits: FramingTraits = _TRAITS
+    arrangement: ArrangementName = "numbered"
+    kinds: frozenset[AttachmentKind] = frozenset(AttachmentKind)
+    application_message: bool = True
+    options: frozenset[str] = frozenset({"body_limit", "ccsid", "record_length"})
+
+    def arrivals(self, options: ArrivalOptions = NO_OPTIONS) -> Arrivals | None:
+        return NumberedArrivals(options)
+
+    def read(self, message: PhysicalMessage, known: int) -> Event:  # noqa: ARG002 - it has one dialect
+        """Return what a numbered message means. Raises InvalidInputError: `bad-header`, `bad-rendezvous-message`,
+        `no-header` for one that has no number, or `unknown-message-name`."""
+        try:
+            name = message_name(message.body)
+            if name == "HDR":
+                return Announced(_header(message), _DIALECTS)
+            key, number = correlid.split(message.correl_id)
+            if not any(key):
+                raise InvalidInputError(
+                    "no-header", "correl_id", -1, f"{name or 'a message'} that no header opened an attachment for"
+                )
+            if number:
+                if name not in _PARTS:
+                    raise _unknown(name)
+                return PartArrived(key, number, len(message.body))
+            if name == "LST":
+                # As it was decided when it came in; by its own number, if nothing was decided.
+                properties = message.properties
+                if REFUTED in properties:
+                    return Refuted(key, properties[REFUTED], len(message.body))
+                doubt, parts = properties.get(DOUBT, ""), properties.get(PARTS, "")
+                if parts.isascii() and parts.isdigit() and len(parts) <= _COUNT_DIGITS:
+                    counts: tuple[int, ...] = (int(parts),) * 2
+                else:
+                    counts = () if doubt else (read_last(message.body),) * 2
+                return Unsequenced(key, counts, len(message.body), doubt, choice_of(message))
+            if name in MAP_NAMES:
+                read_map(message.body)
+                return Unsequenced(key, (), len(message.body))
+        except WireError as error:
+            raise InvalidInputError("bad-rendezvous-message", error.row, error.at, error.why) from error
+        raise _unknown(name)
+
+    def is_header(self, message: PhysicalMessage) -> bool:
+        return bytes(message.body[_HEAD_AT : _HEAD_AT + len(_HEADS[0])]) in _HEADS
+
+    def attachment_key(self, message: PhysicalMessage) -> bytes:
+        return correlid.split(message.correl_id)[0]
+
+    def file(self, record: AttachmentRecord, received: Received) -> FileContent:
+        return rendezvous_content.read_file(record, received)
+
+    def begin_file(self, record: AttachmentRecord, body: Body) -> PartReader | None:
+        return rendezvous_content.begin_file(record, body)
+
+    def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
+        return rendezvous_content.read_data_set(record, received, store)
+
+    def application(self, content: bytes | Sequence[MapItem]) -> bytes:
+        return application(content)
+
+    def check_names(self, delivery: DeliveryRecord, options: FramingOptions) -> None:
+        _header_body(delivery, options)
+
+    def write(
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
+    ) -> Iterator[PhysicalMessage]:
+        return messages(delivery, options, RendezvousBodies(options, contents))
 
 
-def read(message: PhysicalMessage) -> Event:
-    """Return what a numbered message means. Raises InvalidInputError: `bad-header`, `bad-rendezvous-message`,
-    `no-header` for one that has no number, or `unknown-message-name`."""
-    try:
-        name = message_name(message.body)
-        if name == "HDR":
-            return Announced(_header(message), _DIALECTS)
-        key, number = correlid.split(message.correl_id)
-        if not any(key):
-            raise InvalidInputError(
-                "no-header", "correl_id", -1, f"{name or 'a message'} that no header opened an attachment for"
-            )
-        if number:
-            if name not in _PARTS:
-                raise _unknown(name)
-            return PartArrived(key, number, len(message.body))
-        if name == "LST":
-            # As it was decided when it came in; by its own number, if nothing was decided.
-            properties = message.properties
-            if REFUTED in properties:
-                return Refuted(key, properties[REFUTED], len(message.body))
-            doubt, parts = properties.get(DOUBT, ""), properties.get(PARTS, "")
-            if parts.isascii() and parts.isdigit() and len(parts) <= _COUNT_DIGITS:
-                counts: tuple[int, ...] = (int(parts),) * 2
-            else:
-                counts = () if doubt else (read_last(message.body),) * 2
-            return Unsequenced(key, counts, len(message.body), doubt, choice_of(message))
-        if name in MAP_NAMES:
-            read_map(message.body)
-            return Unsequenced(key, (), len(message.body))
-    except WireError as error:
-        raise InvalidInputError("bad-rendezvous-message", error.row, error.at, error.why) from error
-    raise _unknown(name)
+SAS_RENDEZVOUS = SasRendezvous()
 
 
 def _unknown(name: str) -> InvalidInputError:
@@ -123,9 +169,6 @@ def _header(message: PhysicalMessage) -> MessageHeader:
         for number, entry in enumerate(header.attachments)
     )
     return MessageHeader(correlid.join(base, 0), header.original_msg_type, bytes(24), bytes(24), attachments)
-
-
-# --- writing ----------------------------------------------------------------------------------------------------------
 
 
 def messages(delivery: DeliveryRecord, options: FramingOptions, bodies: RendezvousBodies) -> Iterator[PhysicalMessage]:
@@ -183,60 +226,3 @@ def application(content: bytes | Sequence[MapItem]) -> bytes:
         return write_map([MapItem(CHAR, content)])
     read_map(content)
     return content
-
-
-# --- the framing ------------------------------------------------------------------------------------------------------
-
-
-_TRAITS = FramingTraits(
-    "sas_rendezvous",
-    needs_descriptor=False,
-    numbered_on_arrival=True,
-    captures=Captures(frozenset({"rendezvous", "mqtt"}), default_of=frozenset({"rendezvous"})),
-)
-
-
-@dataclass(frozen=True)
-class SasRendezvous(Framing):
-    """The framing as the product knows it; see `app.framing.protocol.Framing`."""
-
-    traits: FramingTraits = _TRAITS
-    arrangement: ArrangementName = "numbered"
-    kinds: frozenset[AttachmentKind] = frozenset(AttachmentKind)
-    application_message: bool = True
-    options: frozenset[str] = frozenset({"body_limit", "ccsid", "record_length"})
-
-    def arrivals(self, options: ArrivalOptions = NO_OPTIONS) -> Arrivals | None:
-        return NumberedArrivals(options)
-
-    def read(self, message: PhysicalMessage, known: int) -> Event:  # noqa: ARG002 - it has one dialect
-        return read(message)
-
-    def is_header(self, message: PhysicalMessage) -> bool:
-        return bytes(message.body[_HEAD_AT : _HEAD_AT + len(_HEADS[0])]) in _HEADS
-
-    def attachment_key(self, message: PhysicalMessage) -> bytes:
-        return correlid.split(message.correl_id)[0]
-
-    def file(self, record: AttachmentRecord, received: Received) -> FileContent:
-        return rendezvous_content.read_file(record, received)
-
-    def begin_file(self, record: AttachmentRecord, body: Body) -> PartReader | None:
-        return rendezvous_content.begin_file(record, body)
-
-    def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
-        return rendezvous_content.read_data_set(record, received, store)
-
-    def application(self, content: bytes | Sequence[MapItem]) -> bytes:
-        return application(content)
-
-    def check_names(self, delivery: DeliveryRecord, options: FramingOptions) -> None:
-        _header_body(delivery, options)
-
-    def write(
-        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
-    ) -> Iterator[PhysicalMessage]:
-        return messages(delivery, options, RendezvousBodies(options, contents))
-
-
-SAS_RENDEZVOUS = SasRendezvous()

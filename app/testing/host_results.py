@@ -115,17 +115,16 @@ def assert_same(mine: HostResults, theirs: HostResults, *, settled: bool) -> Non
     """Assert equal results; the place of content, store or journal, counts only if both hosts have it `settled`."""
     ignored = frozenset() if settled else WHERE
     assert mine.attachments.keys() == theirs.attachments.keys()
-    assert {key: unlike for key in mine.attachments if (unlike := _unlike(mine, theirs, key, ignored))} == {}
+    unlike = {}
+    for key, attachment in mine.attachments.items():
+        other = theirs.attachments[key]
+        both = {name: (attachment.get(name), other.get(name)) for name in attachment.keys() | other.keys()}
+        if fields := {name: pair for name, pair in both.items() if name not in ignored and pair[0] != pair[1]}:
+            unlike[key] = fields
+    assert unlike == {}
     assert mine.messages == theirs.messages
     assert mine.quarantine == theirs.quarantine
     assert mine.dialects == theirs.dialects
-
-
-def _unlike(mine: HostResults, theirs: HostResults, key: str, ignored: frozenset[str]) -> dict[str, tuple[Any, Any]]:
-    """Yield the fields of one attachment that differ between the hosts."""
-    both = mine.attachments[key], theirs.attachments[key]
-    names = (both[0].keys() | both[1].keys()) - ignored
-    return {name: (both[0].get(name), both[1].get(name)) for name in names if both[0].get(name) != both[1].get(name)}
 
 
 def _without(item: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:

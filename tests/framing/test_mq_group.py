@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.framing import mq_group
+from app.framing.mq_group import MQ_GROUP
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.event import GroupPart
@@ -24,9 +25,13 @@ def physical(flags: int = 0, body: bytes = b"body", **fields: Any) -> PhysicalMe
     return PhysicalMessage("orders", "mq_group", body=body, **given)
 
 
+def read(message: PhysicalMessage) -> GroupPart:
+    return MQ_GROUP.read(message, 0)
+
+
 def refusal(message: PhysicalMessage) -> InvalidInputError:
     with pytest.raises(InvalidInputError) as refused:
-        mq_group.read(message)
+        read(message)
     return refused.value
 
 
@@ -53,7 +58,7 @@ def refusal(message: PhysicalMessage) -> InvalidInputError:
     ],
 )
 def test_what_flags_mean(flags: int, number: int, offset: int, meaning: tuple[object, ...]) -> None:
-    part = mq_group.read(physical(flags, msg_seq_number=number, offset=offset))
+    part = read(physical(flags, msg_seq_number=number, offset=offset))
     assert (part.correl_id, part.message, part.offset, part.ends_message, part.ends_group) == meaning
     assert part.size == 4
 
@@ -101,7 +106,7 @@ def test_what_cannot_be_is_refused_with_the_field(message: PhysicalMessage, code
     ],
 )
 def test_what_can_be_is_taken(message: PhysicalMessage) -> None:
-    assert len(mq_group.read(message).correl_id) == 24
+    assert len(read(message).correl_id) == 24
 
 
 def test_only_segments_have_an_original_length_that_must_be_theirs() -> None:
@@ -118,7 +123,7 @@ def test_only_segments_have_an_original_length_that_must_be_theirs() -> None:
     ],
 )
 def test_the_format_tells_text_from_bytes(format_name: str, kind: AttachmentKind) -> None:
-    assert mq_group.read(physical(format=format_name)).definition.kind is kind
+    assert read(physical(format=format_name)).definition.kind is kind
 
 
 @pytest.mark.parametrize(
@@ -139,7 +144,7 @@ def test_the_format_tells_text_from_bytes(format_name: str, kind: AttachmentKind
 def test_a_file_is_called_what_its_sender_says_or_by_its_identifier(
     flags: int, properties: dict[str, str], called: tuple[str, str, str]
 ) -> None:
-    definition = mq_group.read(physical(flags, properties=properties)).definition
+    definition = read(physical(flags, properties=properties)).definition
     assert (definition.qualifier_1, definition.qualifier_2, definition.description) == called
 
 
@@ -172,7 +177,7 @@ def test_any_message_means_something_or_is_refused_with_a_reason(message: Physic
         return
     assert len(part.correl_id) == 24
     assert any(part.correl_id)
-    assert part.correl_id == mq_group.attachment_key(message)
+    assert part.correl_id == MQ_GROUP.attachment_key(message)
     assert 1 <= part.message < 10**9 > part.offset >= 0
     assert part.size or part.ends_message
     assert part.definition.qualifier_2
@@ -180,7 +185,7 @@ def test_any_message_means_something_or_is_refused_with_a_reason(message: Physic
 
 def meaning(message: PhysicalMessage) -> GroupPart | InvalidInputError:
     try:
-        return mq_group.read(message)
+        return read(message)
     except InvalidInputError as error:
         return error
 
@@ -217,7 +222,7 @@ def test_what_is_written_reads_as_whole_groups(contents: list[bytes], limit: int
     assert len({message.message_id for message in sent}) == len(sent)
     parts: dict[bytes, list[tuple[GroupPart, bytes]]] = {}
     for message in sent:
-        part = mq_group.read(message)
+        part = read(message)
         parts.setdefault(part.correl_id, []).append((part, bytes(message.body)))
     assert list(parts) == [bytes([number]) * 16 + bytes(8) for number in range(1, len(contents) + 1)]
     for content, theirs in zip(contents, parts.values(), strict=True):

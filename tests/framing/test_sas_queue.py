@@ -27,6 +27,10 @@ def physical(
     return PhysicalMessage("orders", "sas_queue", msg_type, correl_id, body, ccsid=ccsid, encoding=encoding)
 
 
+def read(message: PhysicalMessage, known: int = dialect.ALL) -> Event:
+    return sas_queue.SAS_QUEUE.read(message, known)
+
+
 def header(*names: str) -> MessageHeader:
     entries = tuple(
         AttachmentDefinition(AttachmentKind.TEXT_FILE, bytes([number]) * 16, "FILENAME", name, "of the day", 1, 2)
@@ -37,7 +41,7 @@ def header(*names: str) -> MessageHeader:
 
 def refusal(message: PhysicalMessage) -> InvalidInputError:
     with pytest.raises(InvalidInputError) as caught:
-        sas_queue.read(message)
+        read(message)
     return caught.value
 
 
@@ -47,7 +51,7 @@ def refusal(message: PhysicalMessage) -> InvalidInputError:
 @pytest.mark.parametrize("written", DIALECTS, ids=lambda each: each.name)
 def test_a_header_announces_what_was_written(written: Dialect) -> None:
     said = header("first.txt", "second.txt", "")
-    event = sas_queue.read(physical(HEADER, write_header(said, written)))
+    event = read(physical(HEADER, write_header(said, written)))
     assert isinstance(event, Announced)
     assert event.header == said
     assert event.dialects & dialect.mask_of(written)
@@ -56,16 +60,16 @@ def test_a_header_announces_what_was_written(written: Dialect) -> None:
 def test_the_dialects_of_a_source_come_first_and_others_are_read_all_the_same() -> None:
     big, little = Dialect(">"), Dialect("<")
     empty = write_header(MessageHeader(bytes(24), 0, bytes(24), bytes(24), ()), big)
-    event = sas_queue.read(physical(HEADER, empty), dialect.mask_of(little))
+    event = read(physical(HEADER, empty), dialect.mask_of(little))
     assert event == Announced(MessageHeader(bytes(24), 0, bytes(24), bytes(24), ()), dialect.mask_of(little))
-    event = sas_queue.read(physical(HEADER, write_header(header("a"), big)), dialect.mask_of(little))
+    event = read(physical(HEADER, write_header(header("a"), big)), dialect.mask_of(little))
     assert isinstance(event, Announced)
     assert event.header == header("a")
 
 
 @given(st.integers(1, 2**32 - 1).filter(lambda number: number != 0x20202020), st.binary(max_size=100))
 def test_a_sequence_number_makes_a_part(sequence: int, body: bytes) -> None:
-    event = sas_queue.read(physical(SUBORDINATE, body, correlid.join(KEY, sequence)))
+    event = read(physical(SUBORDINATE, body, correlid.join(KEY, sequence)))
     assert event == PartArrived(KEY, sequence, len(body))
 
 
@@ -74,19 +78,19 @@ def test_a_sequence_number_makes_a_part(sequence: int, body: bytes) -> None:
 def test_a_count_is_read_in_both_byte_orders(bare: bytes, order: str) -> None:
     body = write_count(3, Dialect("<" if order == "<" else ">"))
     counts = (3 << 24, 3) if order == "<" else (3, 3 << 24)
-    assert sas_queue.read(physical(SUBORDINATE, body, bare)) == Unsequenced(KEY, counts, 4)
+    assert read(physical(SUBORDINATE, body, bare)) == Unsequenced(KEY, counts, 4)
 
 
 @pytest.mark.parametrize("body", [b"", b"\xff" * 4, b"\x80\0\0\x80", b"abc", b"an application message"])
 def test_what_can_be_no_count_may_be_an_application_message(body: bytes) -> None:
-    assert sas_queue.read(physical(SUBORDINATE, body, KEY)) == Unsequenced(KEY, (), len(body))
+    assert read(physical(SUBORDINATE, body, KEY)) == Unsequenced(KEY, (), len(body))
 
 
 def test_a_body_may_lie_in_a_larger_buffer() -> None:
     body = write_header(header("a"), DIALECTS[0])
     whole = memoryview(b"before" + body + b"behind")
     message = physical(HEADER, b"")._replace(body=whole[6:-6])
-    assert sas_queue.read(message) == sas_queue.read(physical(HEADER, body))
+    assert read(message) == read(physical(HEADER, body))
 
 
 # --- character sets -----------------------------------------------------------------------------------------------
@@ -105,7 +109,7 @@ def test_a_body_may_lie_in_a_larger_buffer() -> None:
     ],
 )
 def test_names_are_read_as_the_descriptor_says_or_as_they_can_be(name: str, charset: str, ccsid: int) -> None:
-    event = sas_queue.read(physical(HEADER, write_header(header(name), DIALECTS[0], charset), ccsid=ccsid))
+    event = read(physical(HEADER, write_header(header(name), DIALECTS[0], charset), ccsid=ccsid))
     assert isinstance(event, Announced)
     assert event.header.attachments[0].qualifier_2 == name
 
@@ -220,7 +224,7 @@ def test_any_message_means_something_or_is_refused_with_a_reason(message: Physic
 
 def meaning(message: PhysicalMessage, known: int) -> Event | InvalidInputError:
     try:
-        return sas_queue.read(message, known)
+        return read(message, known)
     except InvalidInputError as error:
         return error
 

@@ -32,23 +32,19 @@ class CombinedArchivesPart(CatalogPart):
         save = save.on_conflict_do_update(index_elements=["journal"], set_={"place": save.excluded.place})
         with self._database.write(durable=True) as connection:
             if connection.execute(select(_archives.c.journal)).first() is None:
-                _begin(connection, newest)
+                # The order begins with the segments of the archive that the catalog is of, or with none.
+                row = connection.execute(select(progress)).one()
+                if row.journal_id is None:
+                    connection.execute(update(progress).values(journal_id=token_hex(16), journal_epoch=1))
+                else:
+                    reached = max(Position.unpack(row.position or 0).segment, newest.get(row.journal_id, 0))
+                    numbers = range(1, reached + 1)
+                    _add(connection, [CombinedSegment(number, row.journal_id, number) for number in numbers])
             connection.execute(save, [{"journal": journal, "place": place} for journal, place in places.items()])
             known = {(row.journal, row.segment) for row in connection.execute(select(_segments))}
             last = connection.scalar(select(func.max(_segments.c.number))) or 0
             new = [each for each in coming if each not in known]
             _add(connection, [CombinedSegment(last + at, *each) for at, each in enumerate(new, 1)])
-
-
-def _begin(connection: Connection, newest: Mapping[str, int]) -> None:
-    """Begin the order: with the segments of the archive that the catalog is of, or with none."""
-    row = connection.execute(select(progress)).one()
-    if row.journal_id is None:
-        connection.execute(update(progress).values(journal_id=token_hex(16), journal_epoch=1))
-        return
-    reached = Position.unpack(row.position or 0).segment
-    numbers = range(1, max(reached, newest.get(row.journal_id, 0)) + 1)
-    _add(connection, [CombinedSegment(number, row.journal_id, number) for number in numbers])
 
 
 def _add(connection: Connection, segments: Sequence[CombinedSegment]) -> None:
