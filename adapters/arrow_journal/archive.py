@@ -17,7 +17,6 @@ import structlog
 
 from adapters.arrow_journal import arrow_ipc
 from adapters.arrow_journal.batch_columns import Bytes
-from adapters.arrow_journal.combined_segments import CombinedSegments
 from adapters.arrow_journal.position_reader import PositionReader, Recent
 from adapters.arrow_journal.segment_copies import durable_part
 from adapters.arrow_journal.segment_files import SegmentState
@@ -33,7 +32,7 @@ from adapters.arrow_journal.segment_header import (
 )
 from adapters.arrow_journal.segment_reader import SegmentFile
 from adapters.arrow_journal.segment_scan import find_batches
-from adapters.arrow_journal.segment_storage import CACHE_BYTES, SegmentStorage, segments_at
+from adapters.arrow_journal.segment_storage import CACHE_BYTES, CombinedSegments, SegmentStorage, segments_at
 from adapters.disk import ReadFile
 from adapters.storage_places import local_folder
 from app.model.errors import DamagedError, GatewayError, NotArchived

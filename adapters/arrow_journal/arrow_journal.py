@@ -24,12 +24,11 @@ from threading import Lock
 from time import monotonic, time_ns
 
 from adapters.arrow_journal.batch_columns import BodyLayout, Bytes, Encoded, positions_of, prepare_all
-from adapters.arrow_journal.current_segment import CurrentSegment
 from adapters.arrow_journal.journal_identity import IdentityFile, Known, load, save
 from adapters.arrow_journal.journal_recovery import Durable, last_epoch, recover, take_over
 from adapters.arrow_journal.position_reader import PositionReader, Recent
 from adapters.arrow_journal.segment_files import FolderLock, SegmentState, damaged_path, open_segment, segment_path
-from adapters.arrow_journal.segment_writer import Stagings, seal_file
+from adapters.arrow_journal.segment_writer import CurrentSegment, Stagings, seal_file
 from adapters.disk import NO_SPACE, make_folders, sync_folder
 from app.model.errors import GatewayError, JournalFull
 from app.model.message import (

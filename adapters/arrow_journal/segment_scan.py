@@ -47,7 +47,10 @@ class Scanner:
 
     def __iter__(self) -> Iterator[Head | Gap]:
         number = 0
-        while self._at < self._size and not self._ends():
+        while self._at < self._size:
+            if self._at == self._size - len(arrow_ipc.END_OF_STREAM):
+                self.reached_end, self.ended = True, self._has_end()
+                return
             head = self._head(self._at, number) or self._behind_damage(number)
             end = self._size if head is None else head.start
             if end > self._at or head is None or head.number > number:
@@ -59,13 +62,8 @@ class Scanner:
             yield head
             self._at, number = head.end, head.number + 1
 
-    def _ends(self) -> bool:
-        end = self._size - len(arrow_ipc.END_OF_STREAM)
-        if self._at != end:
-            return False
-        self.reached_end = True
-        self.ended = self._get(end, self._size) == arrow_ipc.END_OF_STREAM
-        return True
+    def _has_end(self) -> bool:
+        return self._get(self._size - len(arrow_ipc.END_OF_STREAM), self._size) == arrow_ipc.END_OF_STREAM
 
     def _head(self, at: int, number: int) -> Head | None:
         """Return the head at `at` of the batch `number` or of a later one."""
@@ -78,8 +76,7 @@ class Scanner:
             if (head := self._head(at, number)) is not None:
                 return head
             at += arrow_ipc.BLOCK
-        end = self._size - len(arrow_ipc.END_OF_STREAM)
-        self.ended = self._get(end, self._size) == arrow_ipc.END_OF_STREAM
+        self.ended = self._has_end()
         return None
 
     def _get(self, start: int, end: int) -> bytes:
@@ -129,12 +126,17 @@ def damages(segment: VerifiableSegment) -> Iterator[Damage]:
         yield Damage(number, None, None, f"the header is damaged: {error}")
     scanner = Scanner(file, size, state.own_number, segment.seed)
     for found in scanner:
-        if isinstance(found, Gap):
-            yield from _in_gap(number, found)
-            continue
-        if not found.rows:
-            yield Damage(number, found.number, None, LOST)
-        yield from damaged_rows(segment, found)
+        if isinstance(found, Head):
+            if not found.rows:
+                yield Damage(number, found.number, None, LOST)
+            yield from damaged_rows(segment, found)
+        elif found.following is None:
+            why = f"{LOST}; no whole batch is left in bytes {found.start} to {found.end}, the last of the segment"
+            yield Damage(number, found.first, None, why)
+        elif found.following == found.first:
+            yield Damage(number, None, None, f"bytes {found.start} to {found.end} belong to no batch")
+        else:
+            yield from (Damage(number, batch, None, LOST) for batch in range(found.first, found.following))
     if is_sealed and not scanner.ended:
         yield Damage(number, None, None, NOT_ENDED)
 
@@ -146,13 +148,3 @@ def damaged_rows(segment: VerifiableSegment, head: Head) -> list[Damage]:
     small = (piece for piece in pieces if piece.stop - piece.start <= RUN)
     found = [*filter(None, map(check_in_parts, large)), *(each for each in fetch(small) if isinstance(each, Damage))]
     return sorted(found, key=lambda damage: damage.row or 0)
-
-
-def _in_gap(number: int, gap: Gap) -> Iterator[Damage]:
-    if gap.following is None:
-        why = f"{LOST}; no whole batch is left in bytes {gap.start} to {gap.end}, the last of the segment"
-        yield Damage(number, gap.first, None, why)
-    elif gap.following == gap.first:
-        yield Damage(number, None, None, f"bytes {gap.start} to {gap.end} belong to no batch")
-    else:
-        yield from (Damage(number, batch, None, LOST) for batch in range(gap.first, gap.following))
