@@ -265,6 +265,13 @@ class Database:
         """Return an INSERT of the dialect that supports ON CONFLICT."""
         return sqlite.insert(table) if self.dialect == "sqlite" else postgresql.insert(table)
 
+    def upsert(self, table: Table, *changed: str) -> Insert:
+        """Return an INSERT that changes these columns of a row that is there already, by its primary key."""
+        new = self.insert(table)
+        return new.on_conflict_do_update(
+            index_elements=table.primary_key.columns, set_={name: new.excluded[name] for name in changed}
+        )
+
     def close(self) -> None:
         self.lock.release()
         with self._write_lock:

@@ -41,15 +41,16 @@ class RendezvousBodies:
 
     def _file(self, attachment: OutgoingAttachment) -> Iterator[bytes]:
         options, limit = self._options, self._options.body_limit
+        is_text = attachment.kind is AttachmentKind.TEXT_FILE
         records: Iterator[Body]
-        if attachment.kind is AttachmentKind.TEXT_FILE:
+        if is_text:
             lrecl, whole = text_records(attachment, options, self._contents)
-            records, name = _fitting(whole, limit), "ATX"
+            records = _fitting(whole, limit)
         else:
             lrecl = min(options.record_length or limit, limit - _RECORD_BYTES)
-            records, name = fixed_records(self._contents.pieces(attachment), lrecl), "ATB"
+            records = fixed_records(self._contents.pieces(attachment), lrecl)
         yield rendezvous_messages.write_file_description(FileDescription(lrecl, attachment.size))
-        yield from rendezvous_messages.write_records(records, "ATX" if name == "ATX" else "ATB", limit)
+        yield from rendezvous_messages.write_records(records, "ATX" if is_text else "ATB", limit)
 
     def _data_set(self, attachment: OutgoingAttachment) -> Iterator[bytes]:
         charset, limit = self._charset, self._options.body_limit

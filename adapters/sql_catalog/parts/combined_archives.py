@@ -28,8 +28,6 @@ class CombinedArchivesPart(CatalogPart):
             return CombinedArchives(journal, tuple((row.journal, row.place) for row in places), tuple(segments))
 
     def combine(self, places: Mapping[str, str], newest: Mapping[str, int], coming: Sequence[tuple[str, int]]) -> None:
-        save = self._database.insert(_archives)
-        save = save.on_conflict_do_update(index_elements=["journal"], set_={"place": save.excluded.place})
         with self._database.write(durable=True) as connection:
             if connection.execute(select(_archives.c.journal)).first() is None:
                 # The order begins with the segments of the archive that the catalog is of, or with none.
@@ -40,7 +38,8 @@ class CombinedArchivesPart(CatalogPart):
                     reached = max(Position.unpack(row.position or 0).segment, newest.get(row.journal_id, 0))
                     numbers = range(1, reached + 1)
                     _add(connection, [CombinedSegment(number, row.journal_id, number) for number in numbers])
-            connection.execute(save, [{"journal": journal, "place": place} for journal, place in places.items()])
+            rows = [{"journal": journal, "place": place} for journal, place in places.items()]
+            connection.execute(self._database.upsert(_archives, "place"), rows)
             known = {(row.journal, row.segment) for row in connection.execute(select(_segments))}
             last = connection.scalar(select(func.max(_segments.c.number))) or 0
             new = [each for each in coming if each not in known]

@@ -56,8 +56,7 @@ class EventsPart(CatalogPart):
             for letter in dead:
                 row: dict[str, object] = letter.event._asdict() | letter._asdict()
                 del row["event"]
-                added = self._database.insert(dead_letters).values(row)
-                connection.execute(added.on_conflict_do_update(index_elements=["webhook", "number"], set_=row))
+                connection.execute(self._database.upsert(dead_letters, *row), row)
         return True
 
     def change_webhook(

@@ -54,11 +54,8 @@ class MissingPartsPart(CatalogPart):
             return connection.scalar(select(func.count()).select_from(missing_requests).where(*which)) or 0
 
     def record_requests(self, requests: Sequence[MissingRequest], events: Sequence[NewEvent]) -> None:
-        new = self._database.insert(missing_requests)
         names = [name for name in (*MissingRequest._fields, "is_open") if name != "attachment_id"]
-        save = new.on_conflict_do_update(
-            index_elements=["attachment_id"], set_={name: new.excluded[name] for name in names}
-        )
+        save = self._database.upsert(missing_requests, *names)
         with self._database.write(durable=True) as connection:
             connection.execute(save, [each._asdict() | {"is_open": True} for each in requests])
             log_events(connection, events)

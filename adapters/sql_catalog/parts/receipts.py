@@ -132,12 +132,8 @@ class ReceiptsPart(CatalogPart):
                 },
             )
             if tiles:
-                added = self._database.insert(receipt_tiles)
-                saved = added.on_conflict_do_update(
-                    index_elements=["level", "number"], set_={"hashes": added.excluded.hashes}
-                )
                 rows = [{"level": level, "number": number, "hashes": each} for (level, number), each in tiles.items()]
-                connection.execute(saved, rows)
+                connection.execute(self._database.upsert(receipt_tiles, "hashes"), rows)
             if head is not None:
                 number = select(func.coalesce(func.max(receipt_heads.c.number), 0) + 1).scalar_subquery()
                 connection.execute(insert(receipt_heads).values(number=number, **head._asdict()))
@@ -174,11 +170,9 @@ class ReceiptsPart(CatalogPart):
     def save_receipts_replied(
         self, source: str, place: int, retries: Mapping[int, ReceiptRetry | None] = NO_RETRIES
     ) -> None:
-        new = self._database.insert(receipt_replies).values(source=source, place=place)
-        saved = new.on_conflict_do_update(index_elements=["source"], set_={"place": new.excluded.place})
         later = [{"source": source, "place": at, **each._asdict()} for at, each in retries.items() if each is not None]
         with self._database.write(durable=True) as connection:
-            connection.execute(saved)
+            connection.execute(self._database.upsert(receipt_replies, "place"), {"source": source, "place": place})
             if retries:
                 which = (receipt_retries.c.source == source, receipt_retries.c.place.in_(retries))
                 connection.execute(delete(receipt_retries).where(*which))

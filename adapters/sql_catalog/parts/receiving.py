@@ -58,8 +58,6 @@ class ReceivingPart(CatalogPart):
         forget_before: Mapping[str, int],
         journal: str = ALONE,
     ) -> None:
-        new = self._database.insert(_times)
-        save = new.on_conflict_do_update(index_elements=["journal", "source"], set_={"counted": new.excluded.counted})
         with self._database.write() as connection:
             if journal != ALONE:
                 own = catalog_tables.receiving_journals
@@ -68,7 +66,7 @@ class ReceivingPart(CatalogPart):
                     return  # it was made to leave, and joins again when it looks for the others
             if counted:
                 rows = [{"journal": journal, "source": name, "counted": time} for name, time in counted.items()]
-                connection.execute(save, rows)
+                connection.execute(self._database.upsert(_times, "counted"), rows)
             if marks:
                 add = self._database.insert(_marks).on_conflict_do_nothing()
                 connection.execute(add, [mark._asdict() for mark in marks])
@@ -141,10 +139,6 @@ class ReceivingPart(CatalogPart):
             return {row.subject: row.rules for row in rows}
 
     def learn_counting(self, source: str, rules: Mapping[str, str]) -> None:
-        new = self._database.insert(_counting)
-        save = new.on_conflict_do_update(
-            index_elements=["source", "subject"], set_={"rules": new.excluded.rules, "learned": new.excluded.learned}
-        )
         mine = _counting.c.source == source
         with self._database.write() as connection:
             newest, known = connection.execute(
@@ -155,7 +149,7 @@ class ReceivingPart(CatalogPart):
                 for number, (subject, text) in enumerate(rules.items(), 1)
             ]
             if rows:
-                connection.execute(save, rows)
+                connection.execute(self._database.upsert(_counting, "rules", "learned"), rows)
             if known + len(rows) > 2 * KEPT:
                 last = select(_counting.c.learned).where(mine).order_by(_counting.c.learned.desc())
                 oldest = connection.scalar(last.offset(KEPT - 1).limit(1))

@@ -129,7 +129,7 @@ class Needs(NamedTuple):
 _ANY: Final = Needs()
 
 
-def _decimal(kind: pa.DataType) -> SapdbColumnType | None:
+def _decimal(kind: pa.DataType, _needs: Needs) -> SapdbColumnType | None:
     length = max(kind.precision, kind.scale)
     return SapdbColumnType(DataType.FIXED, length, kind.scale) if kind.scale >= 0 and length <= MOST_DIGITS else None
 
@@ -151,7 +151,7 @@ _INFERRED: Final[
     (pa.types.is_boolean, lambda _kind, _needs: SapdbColumnType(DataType.BOOLEAN, 1)),
     (pa.types.is_integer, lambda kind, _needs: _INTEGERS[kind]),
     (pa.types.is_floating, lambda _kind, _needs: SapdbColumnType(DataType.FLOAT, DOUBLE_DIGITS)),
-    (pa.types.is_decimal, lambda kind, _needs: _decimal(kind)),
+    (pa.types.is_decimal, _decimal),
     (pa.types.is_date, lambda _kind, _needs: SapdbColumnType(DataType.DATE, 10)),
     (pa.types.is_time, lambda _kind, _needs: SapdbColumnType(DataType.TIME, 8)),
     (pa.types.is_duration, lambda _kind, _needs: SapdbColumnType(DataType.TIME, 8)),
