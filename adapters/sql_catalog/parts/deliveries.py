@@ -58,9 +58,8 @@ class DeliveriesPart(CatalogPart):
 
     def request_cancel(self, delivery_id: str) -> None:
         change = update(deliveries).where(deliveries.c.id == delivery_id, IS_OPEN).values(cancel_requested=True)
-        with self._database.write(durable=True) as connection:
-            if not connection.execute(change).rowcount:
-                raise KeyError(delivery_id)
+        if not self._execute(change, durable=True):
+            raise KeyError(delivery_id)
 
     def delivery(self, delivery_id: str) -> DeliveryRecord | None:
         return self._one(select(deliveries).where(deliveries.c.id == delivery_id), delivery_record)

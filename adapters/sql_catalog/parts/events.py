@@ -100,10 +100,6 @@ class EventsPart(CatalogPart):
         old = old.order_by(dead_letters.c.failed_at).limit(limit)
         return self._execute(delete(dead_letters).where(tuple_(*key).in_(old)))
 
-    def _execute(self, statement: Any) -> int:
-        with self._database.write() as connection:
-            return int(connection.execute(statement).rowcount)
-
 
 def begin_event_log(connection: Connection) -> None:
     """Begin a log after the last event, in place of one without events."""

@@ -35,8 +35,7 @@ class KeysPart(CatalogPart):
 
     def revoke_key(self, key_id: str, now: int) -> bool:
         unrevoked = update(api_keys).where(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
-        with self._database.write(durable=True) as connection:
-            return bool(connection.execute(unrevoked.values(revoked_at=now)).rowcount)
+        return bool(self._execute(unrevoked.values(revoked_at=now), durable=True))
 
     def keys_used(self, times: Mapping[str, int]) -> None:
         if not times:

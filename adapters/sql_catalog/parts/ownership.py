@@ -77,8 +77,7 @@ class OwnershipPart(CatalogPart):
             rewrite_progress(connection)
 
     def set_progress(self, position: int | None) -> None:
-        with self._database.write(durable=True) as connection:
-            connection.execute(update(catalog_tables.progress).values(position=position))
+        self._execute(update(catalog_tables.progress).values(position=position), durable=True)
 
 
 def _bound(connection: Connection) -> JournalIdentity | None:

@@ -12,6 +12,7 @@ from sqlalchemy import (
     CursorResult,
     Row,
     Select,
+    UpdateBase,
     and_,
     bindparam,
     func,
@@ -60,6 +61,11 @@ class CatalogPart:
     def _all(self, statement: Select[Any], record: Callable[[Row[Any]], T]) -> list[T]:
         with self._database.read() as connection:
             return [record(row) for row in connection.execute(statement)]
+
+    def _execute(self, statement: UpdateBase, *, durable: bool = False) -> int:
+        """Run one statement in a transaction of its own. Return how many rows it changed."""
+        with self._database.write(durable=durable) as connection:
+            return connection.execute(statement).rowcount
 
 
 def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:

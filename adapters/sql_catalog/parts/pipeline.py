@@ -268,8 +268,7 @@ class PipelinePart(AssemblyPart):
             connection.execute(delete(pipeline_runs).where(pipeline_runs.c.id.not_in(kept)))
 
     def end_run(self, run: PipelineRun) -> None:
-        with self._database.write() as connection:
-            connection.execute(update(pipeline_runs).where(pipeline_runs.c.id == run.id).values(_values(run)))
+        self._execute(update(pipeline_runs).where(pipeline_runs.c.id == run.id).values(_values(run)))
 
     def pipeline_runs(self, cursor: str | None, limit: int) -> Page[PipelineRun]:
         with self._database.read() as connection:

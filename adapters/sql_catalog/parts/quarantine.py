@@ -84,13 +84,12 @@ class QuarantinePart(CatalogPart):
 
     def set_quarantine_state(self, quarantine_id: str, state: QuarantineState) -> bool:
         change = update(quarantine).where(quarantine.c.id == quarantine_id).values(state=state)
-        with self._database.write(durable=True) as connection:
-            return bool(connection.execute(change).rowcount)
+        return bool(self._execute(change, durable=True))
 
     def request_replay(self, quarantine_id: str) -> None:
-        new = self._database.insert(replay_requests).values(id=quarantine_id).on_conflict_do_nothing()
-        with self._database.write(durable=True) as connection:
-            connection.execute(new)
+        self._execute(
+            self._database.insert(replay_requests).values(id=quarantine_id).on_conflict_do_nothing(), durable=True
+        )
 
     def replay_requests(self, limit: int) -> list[str]:
         return self._all(
@@ -98,8 +97,7 @@ class QuarantinePart(CatalogPart):
         )
 
     def drop_replay_request(self, quarantine_id: str) -> None:
-        with self._database.write(durable=True) as connection:
-            connection.execute(delete(replay_requests).where(replay_requests.c.id == quarantine_id))
+        self._execute(delete(replay_requests).where(replay_requests.c.id == quarantine_id), durable=True)
 
     def quarantine_copy(self, quarantine_id: str) -> QuarantineCopy | None:
         return self._one(

@@ -159,8 +159,7 @@ class ReceiptsPart(CatalogPart):
         return place
 
     def save_receipts_sent_back(self, place: int) -> None:
-        with self._database.write() as connection:
-            connection.execute(update(receipt_log).values(sent_back=place))
+        self._execute(update(receipt_log).values(sent_back=place))
 
     def receipts_replied(self, source: str) -> int | None:
         which = select(receipt_replies.c.place).where(receipt_replies.c.source == source)

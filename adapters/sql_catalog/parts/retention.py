@@ -147,14 +147,12 @@ class RetentionPart(CatalogPart):
             pruned += self._drop(_events, each if limit is None else each.limit(limit - pruned))
         if pruned:
             oldest = select(func.min(_events.c.time)).scalar_subquery()
-            with self._database.write() as connection:
-                connection.execute(delete(_receipt_tables).where(_receipt_tables.c.finished_at < oldest))
+            self._execute(delete(_receipt_tables).where(_receipt_tables.c.finished_at < oldest))
         return pruned
 
     def _drop(self, table: Table, which: Select[tuple[object]]) -> int:
         (key,) = table.primary_key.columns
-        with self._database.write() as connection:
-            return connection.execute(delete(table).where(key.in_(which))).rowcount
+        return self._execute(delete(table).where(key.in_(which)))
 
 
 def _delete(connection: Connection, table: Table, ids: Sequence[str], *conditions: ColumnElement[bool]) -> int:

@@ -114,8 +114,7 @@ class SharedJournalPart(CatalogPart):
             connection.execute(update(_joined).where(*is_new).values(published=origin.segment))
 
     def ask_to_leave(self, journal: str) -> None:
-        with self._database.write(durable=True) as connection:
-            connection.execute(update(_joined).where(_joined.c.id == journal, _IS_PRESENT).values(is_leaving=True))
+        self._execute(update(_joined).where(_joined.c.id == journal, _IS_PRESENT).values(is_leaving=True), durable=True)
 
     def leave(self, journal: str, *, keeps_sessions: bool = False, if_asked: bool = False) -> bool:
         left: dict[str, Any] = {"has_left": True}

@@ -93,8 +93,7 @@ class UploadsPart(CatalogPart):
 
     def expire_upload(self, upload_id: str, at: int) -> None:
         sooner = update(uploads).where(uploads.c.id == upload_id, uploads.c.expires_at > at)
-        with self._database.write(durable=True) as connection:
-            connection.execute(sooner.values(expires_at=at, turn=uploads.c.turn + (0 if at else 1)))
+        self._execute(sooner.values(expires_at=at, turn=uploads.c.turn + (0 if at else 1)), durable=True)
 
     def expired_uploads(self, now: int, limit: int) -> list[UploadRecord]:
         expired = select(uploads).where(uploads.c.expires_at <= now)
