@@ -13,7 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs
 from deltalake.fs import DeltaStorageHandler
-from pyarrow.dataset import FileSystemDataset, Fragment, ParquetFileFormat, ParquetFragmentScanOptions, Scanner
+from pyarrow.dataset import (
+    FileSystemDataset,
+    Fragment,
+    ParquetFileFormat,
+    ParquetFragmentScanOptions,
+    ParquetReadOptions,
+    Scanner,
+)
 
 from adapters.delta_tables.delta_log import ActiveFile, ColumnBounds
 
@@ -28,7 +35,11 @@ class BoundedDataset(FileSystemDataset):  # type: ignore[misc]
         """Return the dataset of a table at this location, whose files have these columns."""
         handler = DeltaStorageHandler(location, None, {file.path: file.size for file in files})
         source = pyarrow.fs.PyFileSystem(handler)
-        known = ParquetFileFormat(default_fragment_scan_options=ParquetFragmentScanOptions(pre_buffer=True))
+        known = ParquetFileFormat(
+            # Spark writes timestamps as INT96, which in nanoseconds would wrap around outside of 1677 to 2262.
+            read_options=ParquetReadOptions(coerce_int96_timestamp_unit="us"),
+            default_fragment_scan_options=ParquetFragmentScanOptions(pre_buffer=True),
+        )
         made = cls([known.make_fragment(file.path, source) for file in files], schema, known, source)
         made._paths = [file.path for file in files]
         made._rows = [file.rows for file in files]

@@ -390,7 +390,8 @@ class DeltaTables:
         rows_a_batch = max(1, min(ROWS_A_BATCH, CELLS_A_BATCH // max(1, len(schema))))
         for file in files:
             with self._storage.open(f"{table_folders.folder(name)}/{file.path}") as source:
-                parquet = pq.ParquetFile(source)
+                # Spark writes timestamps as INT96, which in nanoseconds would wrap around outside of 1677 to 2262.
+                parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
                 there = set(parquet.schema_arrow.names)
                 wanted = [column for column in schema.names if column in there]
                 for group in range(

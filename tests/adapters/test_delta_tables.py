@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from obstore.store import from_url
 
-from adapters.delta_tables import DeltaTables, delta_log, table_folders
+from adapters.delta_tables import DeltaTables, delta_log, row_files, table_folders
 from adapters.delta_tables.delta_store import CHECKPOINT_EVERY
 from adapters.delta_tables.table_storage import BucketStorage, LocalStorage
 from app.model.errors import GatewayError, StoreFull
@@ -200,6 +200,20 @@ def test_duckdb_reads_the_same(evolved: tuple[DeltaTables, list[dict[str, object
         assert in_order(as_stored(found.cast(visits.schema))) == in_order(rows)
         answer = connection.sql("select count(*) from visits where Seen > date '9000-01-01' and Name like 'tab%'")
         assert answer.fetchall() == [(3,)]
+
+
+def test_times_that_spark_wrote_as_int96_keep_their_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = DeltaTables(tmp_path)
+    moments = [datetime(1, 1, 1), datetime(1500, 6, 1, 12, 0, 0, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)]
+    with monkeypatch.context() as spark:
+        spark.setattr(row_files, "_OPTIONS", {**row_files._OPTIONS, "use_deprecated_int96_timestamps": True})
+        for number in range(2):
+            put(store, "T", received(pa.table({"at": pa.array([*moments, None], pa.timestamp("us"))})), number)
+    assert "Int96" in str(duckdb.sql(f"select type from parquet_schema('{tmp_path}/*/*.parquet')").fetchall()).title()
+    assert store.open("T").dataset.to_table()["at"].to_pylist() == [*moments, None] * 2
+    store.compact("T")
+    assert store.describe("T").files == 1
+    assert content(store, "T")["at"].to_pylist() == [*moments, None] * 2
 
 
 def test_deltalake_finds_the_same_by_statistics(evolved: tuple[DeltaTables, list[dict[str, object]]]) -> None:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from app.dataset import side_columns
 from app.model.errors import InvalidInputError
-from app.tables.read import shared_values
+from app.tables.read import int96_times, shared_values
 from app.tables.read.arrow_inflation import ARROW_MAGIC, check_messages
 from app.tables.read.damage_errors import ARROW, PARQUET, damaged, refused
 from app.tables.read.read_request import FileTable, ReadOptions, Remark, check_columns, rows_a_batch, unreadable
@@ -19,12 +19,12 @@ Batches = Callable[[], Iterator[pa.RecordBatch]]
 
 
 class _Opened(NamedTuple):
-    """The schema of a file, its batches, the number of rows that it states (None: none), and a remark for people."""
+    """The schema of a file, its batches, the number of rows that it states (None: none), and remarks for people."""
 
     schema: pa.Schema
     batches: Batches
     rows: int | None = None
-    remark: str = ""
+    remarks: tuple[Remark, ...] = ()
 
 
 _PARQUET_MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
@@ -50,7 +50,8 @@ def read_parquet(file: BinaryIO, options: ReadOptions) -> FileTable:
         groups = sum(parquet.metadata.row_group(number).num_rows for number in range(parquet.num_row_groups))
         if groups != parquet.metadata.num_rows:
             raise damaged(PARQUET, f"it announces {parquet.metadata.num_rows:,} rows, but its row groups {groups:,}")
-        return _Opened(schema, lambda: _parquet(file).iter_batches(step, use_threads=False), groups)
+        remarks = tuple(int96_times.remarks(parquet, lambda unit: _parquet(file, int96=unit)))
+        return _Opened(schema, lambda: _parquet(file).iter_batches(step, use_threads=False), groups, remarks)
 
     return _reading(file, PARQUET, opened)
 
@@ -71,7 +72,7 @@ def read_arrow(file: BinaryIO, options: ReadOptions) -> FileTable:
 
     def opened() -> _Opened:
         remark = check_messages(file, is_file=is_file)
-        return _Opened(reader().schema, batches, remark=remark)
+        return _Opened(reader().schema, batches, remarks=(Remark(None, remark),) if remark else ())
 
     return _reading(file, ARROW, opened)
 
@@ -100,7 +101,7 @@ def _reading(file: BinaryIO, kind: str, open_: Callable[[], _Opened]) -> FileTab
         if opened.rows is not None and rows != opened.rows and len(schema):
             raise damaged(kind, f"it announces {opened.rows:,} rows, but has {rows:,}")
 
-    return FileTable(schema, batches, (Remark(None, opened.remark),) if opened.remark else ())
+    return FileTable(schema, batches, opened.remarks)
 
 
 def _named(batch: int, rows_before: int) -> str:
@@ -149,6 +150,12 @@ def _validate(batch: pa.RecordBatch, kind: str, where: str) -> None:
             raise refused(kind, error, f"in column {field.name} of {where}") from None
 
 
-def _parquet(file: BinaryIO, read_dictionary: list[str] | None = None) -> pq.ParquetFile:
-    source = pa.PythonFile(file, "r")
-    return pq.ParquetFile(source, read_dictionary=read_dictionary, page_checksum_verification=True)
+def _parquet(
+    file: BinaryIO, read_dictionary: list[str] | None = None, *, int96: str = int96_times.UNIT
+) -> pq.ParquetFile:
+    return pq.ParquetFile(
+        pa.PythonFile(file, "r"),
+        read_dictionary=read_dictionary,
+        coerce_int96_timestamp_unit=int96,
+        page_checksum_verification=True,
+    )

@@ -40,6 +40,8 @@ class Conversion(NamedTuple):
 
 Make = Callable[[pa.DataType, Kind | None], Conversion]
 
+NANOSECONDS = "fractions of a microsecond are lost"
+
 
 def conversion(data_type: pa.DataType, kind: Kind | None, *, as_text: bool = False) -> Conversion | None:
     """Return the conversion of a column whose format is of this kind, or None if SAS has no such type."""
@@ -68,7 +70,6 @@ _WIDEST_INTEGERS = pa.decimal256(76)
 _TICKS_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 _BEYOND_CALENDAR = "<value out of range"
 _ROUNDED = "the number has more digits than a double holds"
-_NANOSECONDS = "fractions of a microsecond are lost"
 _ZONE = "SAS has no time zones: the times are sent in UTC"
 
 
@@ -165,7 +166,7 @@ def _of_timestamps(data_type: pa.TimestampType, kind: Kind | None) -> Conversion
         lambda column: _cast(column.view(local), pa.timestamp("us")),
         warning,
         lambda column: _beyond_microseconds(column.view(local)),
-        _NANOSECONDS,
+        NANOSECONDS,
     )
 
 
@@ -179,7 +180,7 @@ def _beyond_microseconds(column: pa.Array) -> int | None:
 
 def _of_spans(data_type: pa.DataType) -> Make:
     return lambda _, __: Conversion(
-        data_type, lambda column: _cast(column, data_type), "", _beyond_microseconds, _NANOSECONDS
+        data_type, lambda column: _cast(column, data_type), "", _beyond_microseconds, NANOSECONDS
     )
 
 
