@@ -35,6 +35,11 @@ def _plain(column: pa.Array) -> Doubles:
     return doubles
 
 
+def _decimals(column: pa.Array) -> Doubles:
+    """Return the nearest doubles. Arrow's own conversion multiplies by a power of 10 that is rounded itself."""
+    return _plain(pc.cast(pc.cast(column, pa.string()), pa.float64()))
+
+
 def _integers(column: pa.Array) -> Doubles:
     values: NDArray[np.integer[Any]] = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
     if values.size and (values.max() > MAX_EXACT or values.min() < -MAX_EXACT):
@@ -57,7 +62,7 @@ _NUMERIC_TYPES = (
     NumericType(pa.types.is_floating, _plain),
     NumericType(pa.types.is_integer, _integers),
     NumericType(pa.types.is_boolean, lambda column: _integers(pc.cast(column, pa.uint8()))),
-    NumericType(pa.types.is_decimal, _plain),
+    NumericType(pa.types.is_decimal, _decimals),
     NumericType(pa.types.is_null, _plain),
     NumericType(pa.types.is_date, _days, SasFormat("DATE", 9)),
     NumericType(

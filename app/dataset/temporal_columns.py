@@ -23,6 +23,7 @@ SECONDS_A_DAY = 86_400
 SECONDS_1960_TO_1970 = DAYS_1960_TO_1970 * SECONDS_A_DAY
 
 _MICROSECONDS = 1_000_000
+_EXACT = 1 << 53
 _ORIGIN = date(1960, 1, 1)
 _FIRST_DAY, _LAST_DAY = (date.min - _ORIGIN).days, (date.max - _ORIGIN).days
 _LONGEST_SPAN = 1 << 42
@@ -39,10 +40,15 @@ TYPES: Mapping[Moment, pa.DataType] = {
 def seconds(ticks: NDArray[np.int64], a_second: int, origin: int = 0) -> Doubles:
     """Return ticks as the nearest double, in seconds since `origin` seconds before their own epoch.
 
-    The fraction is converted separately, since a double cannot hold ticks of nanoseconds.
+    Ticks up to 2^53 are exact in a double, and are divided at once. More ticks are so many seconds that the fraction,
+    although it is rounded before it is added, never changes which double is nearest.
     """
     whole, fraction = np.divmod(ticks, a_second)
-    doubles: Doubles = (whole + origin) + fraction / a_second
+    whole += origin
+    doubles: Doubles = (whole * a_second + fraction) / a_second
+    many = np.abs(whole) >= _EXACT // a_second
+    if many.any():
+        doubles[many] = whole[many] + fraction[many] / a_second
     return doubles
 
 

@@ -209,7 +209,9 @@ def test_times_that_spark_wrote_as_int96_keep_their_values(tmp_path: Path, monke
         spark.setattr(row_files, "_OPTIONS", {**row_files._OPTIONS, "use_deprecated_int96_timestamps": True})
         for number in range(2):
             put(store, "T", received(pa.table({"at": pa.array([*moments, None], pa.timestamp("us"))})), number)
-    assert "Int96" in str(duckdb.sql(f"select type from parquet_schema('{tmp_path}/*/*.parquet')").fetchall()).title()
+    assert (
+        "Int96" in str(duckdb.execute(f"select type from parquet_schema('{tmp_path}/*/*.parquet')").fetchall()).title()
+    )
     assert store.open("T").dataset.to_table()["at"].to_pylist() == [*moments, None] * 2
     store.compact("T")
     assert store.describe("T").files == 1

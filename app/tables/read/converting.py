@@ -103,7 +103,7 @@ def _beyond_doubles(column: pa.Array) -> int | None:
     """Return the first row of a decimal column that a double changes."""
     if column.type.precision <= _SAFE_DIGITS or column.type.scale <= 0:
         return None
-    again = pc.cast(pc.cast(column, pa.float64()), column.type, safe=False)
+    again = pc.cast(_doubles(column), column.type, safe=False)
     suspects = np.flatnonzero(pc.fill_null(pc.not_equal(again, column), fill_value=False).to_numpy(False))
     return next((int(row) for row in suspects if typed_texts.is_rounded(str(column[int(row)]))), None)
 

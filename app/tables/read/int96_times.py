@@ -1,7 +1,8 @@
 """Check timestamps of Parquet's type INT96: a day, and the nanoseconds in it. Spark writes them by default.
 
 Arrow converts them to 64 bits in a unit that the reader chooses. What the unit does not hold is dropped or wraps
-around, without an error. Two units tell the exact time: seconds, in which each one fits, and the remainder of nanoseconds.
+around, without an error. Two units tell the exact time: seconds, in which each one fits, and the remainder of
+nanoseconds.
 """
 
 from collections.abc import Callable, Iterator
