@@ -45,7 +45,7 @@ def read_parquet(file: BinaryIO, options: ReadOptions) -> FileTable:
         parquet = _parquet(file)
         schema = parquet.schema_arrow
         rows = rows_a_batch(len(schema))
-        longest = shared_values.longest_of_dictionaries(partial(_parquet, file), parquet) if len(schema) else 0
+        longest = shared_values.longest_shared(partial(_parquet, file), parquet) if len(schema) else 0
         step = shared_values.rows_of(longest, rows)
         groups = sum(parquet.metadata.row_group(number).num_rows for number in range(parquet.num_row_groups))
         if groups != parquet.metadata.num_rows:
@@ -120,13 +120,14 @@ def _damaged_column(file: BinaryIO) -> str:
     Dictionaries are not expanded: a small file of them may be a huge table.
     """
     try:
-        opened = _parquet(file, shared_values.of_bytes(_parquet(file)))
+        shared = shared_values.of_bytes(_parquet(file))
+        opened = _parquet(file, shared.with_dictionaries)
     except _ERRORS:
         return ""
     names = [opened.schema.column(number).path for number in range(len(opened.schema))]
-    step = rows_a_batch(len(names))
     for group in range(opened.num_row_groups):
         for number, name in enumerate(names):
+            step = shared_values.ROWS_OF_DIFFERENCES if name in shared.of_differences else rows_a_batch(len(names))
             try:
                 for _ in opened.iter_batches(step, row_groups=[group], columns=[name], use_threads=False):
                     pass

@@ -7,6 +7,8 @@ the owner of the file can use.
 from collections.abc import Sequence
 from typing import Final
 
+import pyarrow as pa
+
 from app.model.errors import InvalidInputError
 from app.tables.read.read_request import unreadable
 
@@ -17,6 +19,8 @@ SAS7BCAT: Final = "sas7bcat file"
 
 REMEDY: Final = "copy the file again from where it was made, or write it anew"
 UNKNOWN: Final = "its structure is invalid"
+NOT_SUPPORTED: Final = "an encoding, a compression or a data type that is not supported"
+REMEDY_OF_OTHERS: Final = "write it with usual ones, or copy it again if it may be damaged"
 
 Words = Sequence[tuple[str, str]]
 """Parts of messages in small letters, each with what it means; the first that is found counts."""
@@ -46,7 +50,6 @@ COLUMNAR: Final[Words] = (
     ("flatbuffer", "the description of a batch or of the columns cannot be read"),
     ("metadata", "the description of a batch does not fit the columns"),
     ("length", "a column has another number of values than its batch"),
-    ("not implemented", "it has a data type that is not supported"),
     ("unrecognized type", "it has a data type that does not exist"),
     ("size", "a size in it is invalid"),
 )
@@ -81,9 +84,13 @@ def damaged(kind: str, what: str, where: str = "", row: int | None = None) -> In
 
 
 def refused(kind: str, error: BaseException, where: str = "") -> InvalidInputError:
-    """Return the error of a columnar file that Arrow refuses: beyond a limit, or damaged."""
+    """Return the error of a columnar file that Arrow refuses: not supported, beyond a limit, or damaged."""
     limit = meaning(error, BEYOND)
-    return damaged(kind, meaning(error, COLUMNAR), where) if limit == UNKNOWN else unreadable(f"the {kind}: {limit}")
+    if limit != UNKNOWN:
+        return unreadable(f"the {kind}: {limit}")
+    if isinstance(error, pa.ArrowNotImplementedError) or "not yet implemented" in str(error).casefold():
+        return unreadable(f"the {kind} has {NOT_SUPPORTED}{where and f', {where}'}; {REMEDY_OF_OTHERS}")
+    return damaged(kind, meaning(error, COLUMNAR), where)
 
 
 def meaning(error: BaseException, words: Words) -> str:

@@ -4,6 +4,7 @@ They are expanded value by value, a few rows at a time, and only if each value c
 """
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,12 @@ BYTES_A_BATCH = 32 << 20
 
 LONGEST_VALUE = 4 * LONGEST_CHARACTER
 """The maximum size in bytes of a value in UTF-8, for any destination character set: no character has more than 4."""
+
+ROWS_OF_DIFFERENCES = BYTES_A_BATCH // (4 * LONGEST_VALUE)
+"""The number of rows of differences that are read while the longest value is not known.
+
+A value is at most as long as its page.
+"""
 
 Lengths = NDArray[np.int32] | NDArray[np.int64]
 ReadDictionary = Callable[[list[str]], pq.ParquetFile]
@@ -74,33 +81,65 @@ def rows_of(longest: int, rows: int) -> int:
     return max(1, min(rows, BYTES_A_BATCH // max(longest, 1)))
 
 
-def of_bytes(file: pq.ParquetFile) -> list[str]:
-    """Return the columns of a Parquet file that can have dictionaries of long values."""
-    leaves = (file.schema.column(number) for number in range(len(file.schema)))
-    return [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+class BytesColumns(NamedTuple):
+    """The columns of a Parquet file that can have long values in few bytes, by path.
+
+    Arrow reads the first ones as dictionaries. It cannot do so where pages are encoded as differences (DELTA_BYTE_ARRAY
+    and DELTA_LENGTH_BYTE_ARRAY): a value there may be the beginning of the one before.
+    """
+
+    with_dictionaries: list[str]
+    of_differences: list[str]
 
 
-def longest_of_dictionaries(read: ReadDictionary, file: pq.ParquetFile) -> int:
-    """Return the size in bytes of the longest row that the dictionaries of a Parquet file can make.
+def of_bytes(file: pq.ParquetFile) -> BytesColumns:
+    leaves = [file.schema.column(number) for number in range(len(file.schema))]
+    numbers = [number for number, leaf in enumerate(leaves) if leaf.physical_type == "BYTE_ARRAY"]
+    different = {
+        number
+        for group in range(file.num_row_groups)
+        for number in numbers
+        if any(word.startswith("DELTA") for word in file.metadata.row_group(group).column(number).encodings)
+    }
+    return BytesColumns(
+        [leaves[number].path for number in numbers if number not in different],
+        [leaves[number].path for number in numbers if number in different],
+    )
+
+
+def longest_shared(read: ReadDictionary, file: pq.ParquetFile) -> int:
+    """Return the size in bytes of the longest row that a Parquet file can make of values that share bytes.
 
     It includes values of fixed length. Raises InvalidInputError for a value that is too long for any variable: all
     values of a dictionary occur.
     """
     leaves = [file.schema.column(number) for number in range(len(file.schema))]
     fixed: int = sum(leaf.length for leaf in leaves if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY")
-    names = of_bytes(file)
+    names, others = of_bytes(file)
+    of_others = sum(_longest_of_differences(read([]), name) for name in others)
     if not names:
-        return fixed
+        return fixed + of_others
     opened, longest = read(names), 0
     for group in range(opened.num_row_groups):
         first = next(opened.iter_batches(1, row_groups=[group], columns=names, use_threads=False), None)
         if first is not None:
             lengths = [_longest_shared(column) for column in first.columns]
-            if max(lengths) > LONGEST_VALUE:
-                name = first.schema.names[int(np.argmax(lengths))]
-                raise unreadable(f"column {name} has a value of more than {LONGEST_VALUE:,} bytes")
+            _check_longest(first.schema.names[int(np.argmax(lengths))], max(lengths))
             longest = max(longest, sum(lengths))
-    return fixed + longest
+    return fixed + of_others + longest
+
+
+def _longest_of_differences(file: pq.ParquetFile, name: str) -> int:
+    longest = 0
+    for batch in file.iter_batches(ROWS_OF_DIFFERENCES, columns=[name], use_threads=False):
+        longest = max(longest, *(int(_lengths(column).max(initial=0)) for column in batch.columns))
+        _check_longest(name, longest)
+    return longest
+
+
+def _check_longest(name: str, length: int) -> None:
+    if length > LONGEST_VALUE:
+        raise unreadable(f"column {name} has a value of more than {LONGEST_VALUE:,} bytes")
 
 
 def _longest_shared(column: pa.Array) -> int:

@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from decimal import Decimal
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -158,6 +160,60 @@ def test_only_a_dictionary_s_values_that_occur_count() -> None:
     second = pa.DictionaryArray.from_arrays(pa.array([1, 0]), pa.array([LONG, "a"]))
     (fault,) = defined(stream(pa.table({"c": second}))).errors
     assert (fault.row, fault.why) == (2, "the value has more than 131,068 bytes in UTF-8")
+
+
+@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_texts_as_differences_are_read(encoding: str, version: str) -> None:
+    texts = ["", None, *(f"text {number % 97}{'x' * (number % 400)}" for number in range(20_000))]
+    table = pa.table({"c": texts, "d": pa.array(texts).dictionary_encode(), "n": range(len(texts))})
+    how = {"use_dictionary": ["d"], "column_encoding": {"c": encoding, "n": "DELTA_BINARY_PACKED"}}
+    data = parquet(table, **how, data_page_version=version, row_group_size=7_000, store_schema=False)
+    assert encoding in pq.ParquetFile(BytesIO(data)).metadata.row_group(2).column(0).encodings
+    found = sent(defined(data))
+    assert found["c"].to_pylist() == found["d"].to_pylist() == [text or "" for text in texts]
+    place = pq.ParquetFile(BytesIO(data)).metadata.row_group(1).column(0).data_page_offset
+    with pytest.raises(InvalidInputError, match=r"is damaged: .* in column c of row group 2 of 3"):
+        table_of(opened(data[:place] + bytes(40) + data[place + 40 :]))
+
+
+def test_a_file_of_duckdb_in_its_second_version_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    rows = "select i, 's' || i as s, ['a', 'b'][1 + i % 2] as g, i / 7.0::double as f from range(30000) as t(i)"
+    duckdb.execute(f"copy ({rows}) to '{path}' (parquet_version v2, row_group_size 10000)")
+    chunks = pq.ParquetFile(path).metadata.row_group(0)
+    assert "DELTA_LENGTH_BYTE_ARRAY" in chunks.column(1).encodings
+    assert (
+        list(zip(*sent(defined(path.read_bytes())).to_pydict().values(), strict=True))
+        == duckdb.execute(rows).fetchall()
+    )
+
+
+def as_differences(value: str, rows: int) -> bytes:
+    table = pa.table({"c": [value] * rows})
+    return parquet(table, use_dictionary=False, column_encoding={"c": "DELTA_BYTE_ARRAY"}, compression="zstd")
+
+
+@pytest.fixture
+def long_differences() -> bytes:
+    return as_differences(LONG, 250)
+
+
+def test_a_long_value_of_many_rows_as_differences_is_not_laid_out(long_differences: bytes, pool: pa.MemoryPool) -> None:
+    assert len(long_differences) < 2_000
+    with pytest.raises(InvalidInputError, match="column c has a value of more than 131,068 bytes"):
+        opened(long_differences)
+    assert 0 < pool.max_memory() < 4 * shared_values.BYTES_A_BATCH
+    shorter = opened(as_differences("y" * 100_000, 500))
+    assert max(batch.num_rows for batch in shorter.batches()) < 400
+
+
+def test_what_the_library_cannot_read_is_not_called_damaged() -> None:
+    table = pa.table({"c": pa.array(["a", "b"]).dictionary_encode()})
+    data = parquet(table, use_dictionary=False, column_encoding={"c": "DELTA_BYTE_ARRAY"})
+    with pytest.raises(InvalidInputError, match="not supported, in column c of row group 1 of 1") as caught:
+        table_of(opened(data))
+    assert "is damaged" not in str(caught.value)
 
 
 @pytest.mark.parametrize("write", WRITERS)

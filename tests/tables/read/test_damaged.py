@@ -15,7 +15,14 @@ import pytest
 
 from app.model.errors import InvalidInputError
 from app.tables.read import file_formats, label_catalogs
-from app.tables.read.damage_errors import COLUMNAR, READSTAT, REMEDY, UNKNOWN
+from app.tables.read.damage_errors import (
+    COLUMNAR,
+    NOT_SUPPORTED,
+    READSTAT,
+    REMEDY,
+    REMEDY_OF_OTHERS,
+    UNKNOWN,
+)
 from app.tables.read.defining import define
 from app.tables.read.read_request import DataSetOverrides, DataSetTarget, ReadOptions
 from tests.support.readstat import Written, write_sas7bcat, write_sas7bdat
@@ -37,6 +44,7 @@ OF_LIBRARIES = re.compile(
 )
 OURS = re.compile(
     rf"(row [\d]+: )?the (Arrow file or stream|Parquet file|sas7bdat file|sas7bcat file) is damaged: .+; {REMEDY}"
+    rf"|the (Arrow file or stream|Parquet file) has {NOT_SUPPORTED}(, .+)?; {REMEDY_OF_OTHERS}"
     "|the Parquet file: the description of its columns is too large, or damaged; write fewer row groups"
     "|the batch at byte .* after decompression; at most .*|.*(unknown file format|neither a sas7bcat|not a ).*"
 )
