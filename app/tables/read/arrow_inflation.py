@@ -19,6 +19,8 @@ MOST_INFLATED = 256 << 20
 
 ARROW_MAGIC = b"ARROW1"
 _FILE_BEGINS = 8
+_BEGIN_OF_SCHEMA = 256
+"""Bytes of a schema's message that are enough to recognise it."""
 _CONTINUATION = b"\xff\xff\xff\xff"
 _OLD_END = bytes(4)
 _END = _CONTINUATION + _OLD_END
@@ -86,8 +88,12 @@ def is_stream(head: bytes) -> bool:
     if not head.startswith(_CONTINUATION):
         return False
     length = int.from_bytes(head[4:8], "little", signed=True)
+    return length > 0 and _is_schema(head[8 : 8 + length])
+
+
+def _is_schema(metadata: bytes) -> bool:
     try:
-        return length > 0 and _root(head[8 : 8 + length]).number("B", 1) == _SCHEMA
+        return _root(metadata).number("B", 1) == _SCHEMA
     except struct.error:
         return False
 
@@ -144,7 +150,11 @@ def _check_file(file: BinaryIO) -> None:
             raise damaged(ARROW, f"its footer lists a batch at byte {offset:,}, where none is")
         _check_size(file, message._replace(body=offset + metadata_length))
         listed += message.is_batch
-    found = sum(message.is_batch for message in _of_stream(file, _FILE_BEGINS))
+    file.seek(_FILE_BEGINS)
+    # polars and others that build on arrow2 write the schema without its length, so that its end is not stated.
+    is_stated = not _is_schema(file.read(_BEGIN_OF_SCHEMA))
+    begin = _FILE_BEGINS if is_stated else min((offset for offset, _, _ in blocks), default=end + tail)
+    found = sum(message.is_batch for message in _of_stream(file, begin))
     if found > listed:
         raise damaged(ARROW, f"its footer lists {listed:,} batches, but it has {found:,}")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -214,6 +215,23 @@ def test_what_the_library_cannot_read_is_not_called_damaged() -> None:
     with pytest.raises(InvalidInputError, match="not supported, in column c of row group 1 of 1") as caught:
         table_of(opened(data))
     assert "is damaged" not in str(caught.value)
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
+@pytest.mark.parametrize("rows", [0, 1, 3_000])
+def test_files_of_polars_are_read(compression: Any, rows: int) -> None:
+    texts = [f"a text of row {number}" if number % 3 else None for number in range(rows)]
+    frame = polars.DataFrame({"n": list(range(rows)), "c": texts}, {"n": polars.Int64, "c": polars.String})
+    sink = BytesIO()
+    frame.write_ipc(sink, compression=compression, record_batch_size=1_000)
+    data = sink.getvalue()
+    assert data[8:12] != b"\xff\xff\xff\xff"  # no length precedes the schema
+    found = sent(defined(data))
+    assert found.to_pydict() == {"n": list(range(rows)), "c": [text or "" for text in texts]}
+    if rows > 1_000:  # a footer that lists fewer batches than there are
+        count = data.rindex(struct.pack("<I", 3), 0, -10)
+        with pytest.raises(InvalidInputError, match="footer lists 2 batches, but it has 3"):
+            opened(data[:count] + struct.pack("<I", 2) + data[count + 4 :])
 
 
 @pytest.mark.parametrize("write", WRITERS)
