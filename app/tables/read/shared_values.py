@@ -42,7 +42,7 @@ def laid_out(column: pa.Array) -> pa.Array:
         raise BadValueError(row, f"the value has more than {LONGEST_VALUE:,} bytes in UTF-8")
     data_type = column.type
     if pa.types.is_dictionary(data_type):
-        return laid_out(column.cast(data_type.value_type))
+        return laid_out(_taken_views(column) if _is_view(data_type.value_type) else column.cast(data_type.value_type))
     if not _is_view(data_type):
         return column
 
@@ -54,6 +54,19 @@ def laid_out(column: pa.Array) -> pa.Array:
     whole = pa.Array.from_buffers(data_type, len(column), [None, pa.py_buffer(followed), *data])
     plain = pa.string() if pa.types.is_string_view(data_type) else pa.binary()
     return pc.if_else(valid, whole.cast(plain), pa.scalar(None, plain))
+
+
+def _taken_views(column: pa.DictionaryArray) -> pa.Array:
+    """Return the views of a dictionary for each row, which Arrow itself cannot take."""
+    values, places = column.dictionary, column.indices
+    _, views, *data = values.buffers()
+    valid = places.is_valid().to_numpy(zero_copy_only=False)
+    taken = np.zeros((len(column), 4), np.int32)
+    at = places.drop_null().to_numpy(zero_copy_only=False)
+    taken[valid] = _views(values, views)[at]
+    valid[valid] = values.is_valid().to_numpy(zero_copy_only=False)[at]
+    bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(values.type, len(column), [bits, pa.py_buffer(taken), *data])
 
 
 def _views(column: pa.Array, buffer: pa.Buffer | None) -> NDArray[np.int32]:

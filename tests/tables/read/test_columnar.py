@@ -234,6 +234,26 @@ def test_files_of_polars_are_read(compression: Any, rows: int) -> None:
             opened(data[:count] + struct.pack("<I", 2) + data[count + 4 :])
 
 
+@pytest.mark.parametrize("texts", [["a", None, "ü" * 40, "", "a"], [None, None], []])
+@pytest.mark.parametrize("write", ["write_ipc", "write_ipc_stream", "write_parquet"])
+def test_dictionaries_of_views_are_read(texts: list[str | None], write: str) -> None:
+    words = polars.Enum(["", "a", "b", "ü" * 40])
+    columns = [polars.Series(name, texts, kind) for name, kind in (("c", polars.Categorical), ("e", words))]
+    tags = polars.Series("n__missing", [".A" if text else None for text in texts], polars.Categorical)
+    numbers = polars.Series("n", [None] * len(texts), polars.Float64)
+    sink = BytesIO()
+    getattr(polars.DataFrame([*columns, numbers, tags]), write)(sink)
+    found = sent(defined(sink.getvalue())).to_pydict()
+    assert found["c"] == found["e"] == [text or "" for text in texts]
+    assert found.get("n__missing", []) == [".A" if text else None for text in texts if any(texts)]
+
+
+def test_nulls_of_a_dictionary_of_views_are_nulls() -> None:
+    views = pa.array(["x", "long enough for a view", None, "unused"], pa.string_view())
+    column = pa.DictionaryArray.from_arrays(pa.array([1, 2, None, 0, 1], pa.int8()), views)
+    assert shared_values.laid_out(column.slice(1)).to_pylist() == [None, None, "x", "long enough for a view"]
+
+
 @pytest.mark.parametrize("write", WRITERS)
 def test_rows_of_long_values_come_in_small_batches(write: Any) -> None:
     data = write(pa.table({"c": repeated("y" * 32_000, 5_000)}))
