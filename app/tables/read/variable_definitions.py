@@ -135,7 +135,7 @@ class VariableBuilder:
 
     def _known_length(self, data_set: Mapping[str, str]) -> int | None:
         """Return the valid given length or the file's length, or None if the values determine it."""
-        stated = self._attributes.get("length", "") if self._attributes.get("type") == self._word else ""
+        stated = self._stated_length
         if self._override.length is not None or not (checks.is_short(stated) and int(stated) > 0):
             given = self._override.length if self._length_fault() is None else None
             self._origins["length"] = "inferred" if given is None else "given"
@@ -146,6 +146,11 @@ class VariableBuilder:
         # An IBM float has up to 4 bits more fraction than an IEEE one of the same length.
         widened = data_set.get("float") == "ibm" and self._target.float_format == "ieee"
         return min(max(int(stated) + widened, SHORTEST_NUMERIC[self._target.float_format]), DOUBLE)
+
+    @property
+    def _stated_length(self) -> str:
+        """The length that the file states for a variable of this type; empty for none."""
+        return self._attributes.get("length", "") if self._attributes.get("type", self._word) == self._word else ""
 
     @property
     def _word(self) -> Literal["numeric", "character"]:
@@ -304,6 +309,9 @@ class VariableBuilder:
             yield self._value_warning
         if self._override.length is None and self._length is not None and self._needed > self._length:
             why = f"its values need length {self._needed}, but the file states {self._length}"
+            yield Fault(self.name, "length", why)
+        if self._stated_length and self._override.length is None and self._origins["length"] == "inferred":
+            why = f"the length {self._stated_length!r} that the file states is not one of a {self._word}"
             yield Fault(self.name, "length", why)
 
     def _length_fault(self) -> str | None:

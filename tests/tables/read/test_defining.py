@@ -127,6 +127,18 @@ def test_a_file_s_length_gives_way_to_its_values() -> None:
     assert [variable.length for variable in exact.variables] == [4, 2]
 
 
+def test_a_file_s_length_needs_no_type() -> None:
+    fields = [
+        pa.field(name, kind, metadata={"sas.length": length})
+        for name, kind, length in (("x", pa.float64(), "3"), ("c", pa.string(), "12"), ("odd", pa.string(), "40000"))
+    ]
+    definition = defined(whole(pa.table([[1.0], ["a"], ["b"]], schema=pa.schema(fields))))
+    assert [(variable.length, variable.origins["length"]) for variable in definition.variables] == [
+        (3, "file"), (12, "file"), (1, "inferred"),
+    ]  # fmt: skip
+    assert [(fault.variable, fault.code) for fault in definition.warnings] == [("odd", "length")]
+
+
 def test_names_are_refused_sent_as_literals_or_renamed() -> None:
     table = pa.table([[1]] * 5, ["order date", "Order_Date", "2nd", "é", "x" * 33])
     refused = defined(whole(table))
