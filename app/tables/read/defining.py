@@ -189,7 +189,7 @@ def _remark_faults(
     for remark in remarks:
         if remark.wrong == wrong:
             variable = None if remark.column is None else names.get(remark.column, remark.column)
-            yield Fault(variable, "reading", remark.why, remark.row)
+            yield Fault(variable, remark.code, remark.why, remark.row)
 
 
 def _used_catalog(builders: Sequence[VariableBuilder], catalog: Catalog) -> tuple[Catalog, list[Fault]]:

@@ -48,13 +48,13 @@ def remarks(file: pq.ParquetFile, read: Read) -> Iterator[Remark]:
     for whole, fine in zip(*by_unit, strict=True):
         for name, seconds, nanoseconds in zip(whole.schema.names, _ticks(whole), _ticks(fine), strict=True):
             rest = nanoseconds.view(np.uint64) - seconds.view(np.uint64) * _A_SECOND
-            for why, found in (
-                (_BEYOND, np.abs(seconds) > _MOST_SECONDS),
-                (NANOSECONDS, rest % _A_MICROSECOND != 0),
+            for code, why, found in (
+                ("value", _BEYOND, np.abs(seconds) > _MOST_SECONDS),
+                ("rounded", NANOSECONDS, rest % _A_MICROSECOND != 0),
             ):
-                if (name, why) not in told and found.any():
-                    told.add((name, why))
-                    yield Remark(name, why, rows + int(np.argmax(found)) + 1, wrong=why is _BEYOND)
+                if (name, code) not in told and found.any():
+                    told.add((name, code))
+                    yield Remark(name, why, rows + int(np.argmax(found)) + 1, code == "value", code)
         rows += whole.num_rows
 
 

@@ -88,13 +88,14 @@ def listed(names: Sequence[str]) -> str:
 class Remark(NamedTuple):
     """A reader's remark on a column (None: on the whole file), for people; `row` counts observations from 1.
 
-    `wrong` states that it cannot be sent like this.
+    `wrong` states that it cannot be sent like this. `code` is that of the fault.
     """
 
     column: str | None
     why: str
     row: int | None = None
     wrong: bool = False
+    code: str = "reading"
 
 
 class FileTable(NamedTuple):
