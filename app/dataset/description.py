@@ -7,13 +7,18 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from app.dataset import sas_columns, side_columns
+from app.dataset.sapdb.column_types import LENGTH, sapdb_metadata
 
+_DOUBLE = 8
 _GAP = 4
 _FULL_WIDTH = 100
 
 
 class VariableContents(NamedTuple):
-    """A variable. `column` holds its values; `missing_column` and `bytes_column` are its side columns."""
+    """A variable. `column` holds its values; `missing_column` and `bytes_column` are its side columns.
+
+    Texts and byte strings are characters; their `length` is 0 if it is not known.
+    """
 
     position: int
     name: str
@@ -103,7 +108,7 @@ def contents(schema: pa.Schema, observations: int) -> DataSetDescription:
 
 def _variable(field: pa.Field, position: int, side: pa.Field | None) -> VariableContents:
     entries = sas_metadata(field.metadata)
-    is_numeric = not sas_columns.is_text(field.type)
+    is_numeric = not (sas_columns.is_text(field.type) or pa.types.is_binary(field.type))
     odd = entries.get("odd_missing")
     damaged = side.name if side is not None and not is_numeric else None
     notes = [
@@ -116,7 +121,7 @@ def _variable(field: pa.Field, position: int, side: pa.Field | None) -> Variable
         name=entries.get("name", field.name),
         column=field.name,
         is_numeric=is_numeric,
-        length=int(entries.get("length", 8 if is_numeric else 0)),
+        length=_DOUBLE if is_numeric and "length" not in entries else character_length(field),
         format=entries.get("format", ""),
         informat=entries.get("informat", ""),
         label=entries.get("label", ""),
@@ -126,6 +131,14 @@ def _variable(field: pa.Field, position: int, side: pa.Field | None) -> Variable
         bytes_column=damaged,
         notes=tuple(filter(None, notes)),
     )
+
+
+def character_length(field: pa.Field) -> int:
+    """Return the length of a column of texts or byte strings that its metadata state, of SAS or of SAP DB; 0 if none.
+
+    A LONG column of SAP DB has none.
+    """
+    return int(sas_metadata(field.metadata).get("length") or sapdb_metadata(field).get(LENGTH, "0"))
 
 
 def _list(text: str) -> Any:

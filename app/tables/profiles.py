@@ -6,6 +6,7 @@ to hold.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from math import fsum, isfinite
 from typing import Any, NamedTuple
 
@@ -123,7 +124,7 @@ class _Counting:
         values = column.drop_null()
         if pa.types.is_floating(values.type):
             values = pc.add(values, 0.0)  # -0.0 is 0.0: for SAS there is one zero
-        if not self.about.is_numeric:
+        if text_cells.is_text(values.type):
             values = values.filter(pc.not_equal(values, ""))
         if not len(values):
             return
@@ -138,7 +139,8 @@ class _Counting:
         if self.about.is_numeric:
             ordered = _ordered(values).cast(pa.float64(), safe=False)
             self._histogram.add(ordered.to_numpy(zero_copy_only=False))
-        if pa.types.is_floating(self._type) and not self.about.kind:  # Dates and times have no mean.
+        has_mean = pa.types.is_floating(self._type) or pa.types.is_decimal(self._type)
+        if has_mean and not self.about.kind:  # Dates and times have no mean.
             doubles, scale = values.cast(pa.float64()), 1.0
             total = pc.sum(doubles).as_py()
             if not isfinite(total):
@@ -151,7 +153,7 @@ class _Counting:
             for each in pc.value_counts(side.drop_null()):
                 special += self._add_missing(each["values"].as_py(), each["counts"].as_py())
         self._add_missing("." if self.about.is_numeric else "null", column.null_count - special)
-        if not self.about.is_numeric:
+        if text_cells.is_text(column.type):
             self._add_missing("blank", pc.sum(pc.equal(column, "")).as_py() or 0)
 
     def _add_missing(self, kind: str, count: int) -> int:
@@ -201,14 +203,26 @@ def _ordered(values: pa.Array) -> pa.Array:
 
 
 def _shown(values: pa.Array) -> Sequence[Shown]:
-    """Return values for people and for JSON: numbers, and texts in ISO 8601 for dates and times."""
+    """Return values for people and for JSON: numbers, and texts in ISO 8601 for dates and times.
+
+    A decimal that no double is equal to is a text. Bytes are hexadecimal digits.
+    """
     if pa.types.is_floating(values.type):
         return [shown_number(value) for value in values.to_pylist()]
+    if pa.types.is_decimal(values.type):
+        return [_shown_decimal(value) for value in values.to_pylist()]
     texts = values if text_cells.is_text(values.type) else text_cells.written(values)
     return [
         value if value is None or len(value) <= LONGEST_SHOWN else value[:LONGEST_SHOWN] + "…"
         for value in texts.to_pylist()
     ]
+
+
+def _shown_decimal(value: Decimal | None) -> Shown:
+    if value is None:
+        return None
+    number = shown_number(float(value))
+    return number if Decimal(repr(number)) == value else f"{value:f}"
 
 
 def shown_number(value: float | None) -> float | None:

@@ -2,12 +2,14 @@
 
 from hashlib import blake2b
 from math import frexp, inf, ldexp, sqrt
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from app.tables.write import text_cells
 
 VALUE, COUNT = "value", "count"
 
@@ -51,7 +53,7 @@ class ValueCounts:
         ordered = joined.sort_by([(COUNT, "descending"), (VALUE, "ascending")])
         values = ordered[VALUE].combine_chunks()
         # The memory that each value and its count take.
-        if pa.types.is_string(values.type):
+        if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
             sizes = pc.binary_length(values).to_numpy().astype(np.int64) + 12
         else:
             sizes = np.full(len(values), 16, np.int64)
@@ -91,7 +93,7 @@ class SmallestHashes:
         self._hashes: Hashes = np.empty(0, np.uint64)
 
     def add(self, values: pa.Array) -> None:
-        """Add different values, without nulls: numbers, dates and times, or texts."""
+        """Add different values, without nulls, of any type of a data set's columns."""
         self._hashes = np.unique(np.concatenate([self._hashes, _hashes(values)]))[: self._most]
 
     @property
@@ -107,11 +109,16 @@ class SmallestHashes:
         return 1 / sqrt(self._most - 2)
 
 
+_WORDS: Final = {32: pa.uint32(), 64: pa.uint64()}
+"""The words that numbers, dates and times of a number of bits are hashed as; other values are hashed as texts."""
+
+
 def _hashes(values: pa.Array) -> Hashes:
-    if pa.types.is_string(values.type):
-        digests = b"".join(blake2b(text.encode(), digest_size=8).digest() for text in values.to_pylist())
+    width = _WORDS.get(pa.types.is_primitive(values.type) and values.type.bit_width)
+    if width is None:
+        texts = text_cells.written(values).to_pylist()
+        digests = b"".join(blake2b(text.encode(), digest_size=8).digest() for text in texts)
         return np.frombuffer(digests, np.uint64)
-    width = pa.uint32() if values.type.bit_width == 32 else pa.uint64()
     words: Hashes = values.view(width).to_numpy(zero_copy_only=False).astype(np.uint64)
     # The finalizer of SplitMix64 (Steele et al., 2014): every bit depends on all bits of the word.
     mixed = words + np.uint64(0x9E3779B97F4A7C15)

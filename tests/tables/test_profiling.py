@@ -1,6 +1,7 @@
 """Profiles of data sets, compared with what pandas counts."""
 
 from collections.abc import Iterator
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -171,3 +172,62 @@ def test_a_histogram_does_not_depend_on_the_order_of_the_values(values: list[flo
     shuffled = data.draw(st.permutations(values))
     cut = data.draw(st.integers(0, len(values)))
     assert _histogram(shuffled[:cut], shuffled[cut:]) == found
+
+
+def of_order_packets() -> pa.Table:
+    """A table with every type that rows of order packets have and rows of SAS lack."""
+    described = {"sapdb.type": "varchar_byte", "sapdb.length": "7", "sapdb.frac": "0"}
+    fields = [
+        pa.field("SMALL", pa.decimal128(5, 0)),
+        pa.field("PRICE", pa.decimal128(38, 2)),
+        pa.field("FLAG", pa.bool_()),
+        pa.field("DATA", pa.binary(), metadata=described),
+        pa.field("NAME", pa.string(), metadata=described | {"sapdb.type": "varchar_ascii"}),
+    ]
+    rows = [
+        (4711, Decimal("1.50"), True, b"\xff\x01", "abc"),
+        (None, None, None, None, None),
+        (-3, Decimal("123456789012345678901234567890.12"), True, b"", ""),
+        (-3, Decimal("-0.25"), False, b"\xff\x01", "abc"),
+    ]
+    names = [field.name for field in fields]
+    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], pa.schema(fields))
+
+
+@pytest.mark.parametrize("most_values", [profiles.MOST_VALUES, 1])
+def test_the_types_of_order_packets(most_values: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiles, "MOST_VALUES", most_values)
+    table = of_order_packets()
+    found = profiled(table, 3)
+    frame = table.to_pandas()
+    for each in found.variables:
+        values = frame[each.about.column].dropna()
+        values = values[values != ""]
+        assert (each.count, each.distinct) == (len(values), values.nunique()), each.about.name
+        assert sum(each.missing.values()) == len(frame) - len(values)
+    assert [(each.about.is_numeric, each.about.length) for each in found.variables] == [
+        *[(True, 8)] * 3,
+        *[(False, 7)] * 2,
+    ]
+    assert [(each.minimum, each.maximum) for each in found.variables] == [
+        (-3, 4711),
+        (-0.25, "123456789012345678901234567890.12"),
+        ("false", "true"),
+        ("", "ff01"),
+        ("abc", "abc"),
+    ]
+    assert [each.mean for each in found.variables] == [
+        pytest.approx(4705 / 3),
+        pytest.approx(123456789012345678901234567891.37 / 3),
+        None,
+        None,
+        None,
+    ]
+    if most_values > 1:
+        assert [each.frequent[0] for each in found.variables] == [
+            Frequency(-3, 2),
+            Frequency(-0.25, 1),
+            Frequency("true", 2),
+            Frequency("ff01", 2),
+            Frequency("abc", 2),
+        ]
