@@ -69,6 +69,8 @@ _ALL = (
         missing=("null", "column"),
         options=_TYPED,
         as_numbers=pa.types.is_duration,
+        as_digits=pa.types.is_binary,
+        needs_lengths=True,
     ),
     TableFormat(
         "dataset-ndjson",
@@ -79,6 +81,8 @@ _ALL = (
         missing=("null", "column"),
         options=_TYPED,
         as_numbers=pa.types.is_duration,
+        as_digits=pa.types.is_binary,
+        needs_lengths=True,
     ),
     TableFormat(
         "dsjc",
@@ -89,6 +93,8 @@ _ALL = (
         missing=("null", "column"),
         options=_TYPED,
         as_numbers=pa.types.is_duration,
+        as_digits=pa.types.is_binary,
+        needs_lengths=True,
     ),
     TableFormat(
         "xpt",
@@ -120,7 +126,8 @@ _ALL = (
         write_program,
         missing=("tag", "null"),
         options=_TRANSPORT | {"names"},
-        as_numbers=pa.types.is_temporal,
+        as_numbers=lambda kind: pa.types.is_temporal(kind) or pa.types.is_boolean(kind),
+        as_digits=pa.types.is_binary,
     ),
 )
 

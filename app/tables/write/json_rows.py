@@ -1,6 +1,6 @@
 """Write JSON: rows as objects, in an array or one per line (NDJSON)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import orjson
 import pyarrow as pa
@@ -10,6 +10,8 @@ from app.tables.write import text_cells
 from app.tables.write.output_pieces import Piece, blocks, split
 from app.tables.write.output_table import OutputOptions, OutputTable
 from app.tables.write.text_cells import RowCell, blank_as_null, cells
+
+IsBare = Callable[[pa.DataType], bool]
 
 _ESCAPES = {"\\": "\\\\", '"': '\\"'} | {
     character: orjson.dumps(character).decode().strip('"') for character in map(chr, range(32))
@@ -32,11 +34,20 @@ def write_json(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
     yield b"\n]\n"
 
 
-def row_arrays(table: OutputTable, options: OutputOptions, before: str = ",", behind: str = "") -> Iterator[memoryview]:
-    """Yield rows as arrays, many at a time, with text before and after each row."""
+def row_arrays(
+    table: OutputTable,
+    options: OutputOptions,
+    before: str = ",",
+    behind: str = "",
+    is_bare: IsBare = text_cells.is_bare,
+) -> Iterator[memoryview]:
+    """Yield rows as arrays, many at a time, with text before and after each row.
+
+    `is_bare` tells whether values of a type are written without quotes.
+    """
     shown = cells(table.schema, options)
     literals = ["[", *[","] * (len(shown) - 1), "]"] if shown else ["[]"]
-    return _row_blocks(table, shown, options, _framed(before, literals, behind))
+    return _row_blocks(table, shown, options, _framed(before, literals, behind), is_bare)
 
 
 def _framed(before: str, literals: Sequence[str], behind: str) -> list[str]:
@@ -53,11 +64,15 @@ def separated(rows: Iterator[memoryview]) -> Iterator[Piece]:
 
 
 def _row_blocks(
-    table: OutputTable, shown: Sequence[RowCell], options: OutputOptions, literals: Sequence[str]
+    table: OutputTable,
+    shown: Sequence[RowCell],
+    options: OutputOptions,
+    literals: Sequence[str],
+    is_bare: IsBare = text_cells.is_bare,
 ) -> Iterator[memoryview]:
     """Yield rows of JSON, many at a time."""
     for batch in blocks(table.batches):
-        written = [_written(cell, batch, options) for cell in shown]
+        written = [_written(cell, batch, options, is_bare) for cell in shown]
         yield text_cells.lines(literals, written, batch.num_rows, null="null")
 
 
@@ -66,7 +81,7 @@ def _objects(shown: Sequence[RowCell]) -> list[str]:
     return ["{" + keys[0], *["," + key for key in keys[1:]], "}"] if keys else ["{}"]
 
 
-def _written(cell: RowCell, batch: pa.RecordBatch, options: OutputOptions) -> pa.StringArray:
+def _written(cell: RowCell, batch: pa.RecordBatch, options: OutputOptions, is_bare: IsBare) -> pa.StringArray:
     column = cell.column(batch)
     if cell.is_text:
         strings = blank_as_null(column) if options.blank == "null" else column
@@ -79,7 +94,7 @@ def _written(cell: RowCell, batch: pa.RecordBatch, options: OutputOptions) -> pa
     if pa.types.is_floating(cell.type):
         finite = pc.is_finite(column)  # JSON has neither infinity nor NaN
         written = written if pc.all(finite).as_py() else pc.if_else(finite, written, None)
-    elif not text_cells.is_bare(cell.type):
+    elif not is_bare(cell.type):
         written = text_cells.joined('"', written, '"')
     tags = cell.tags(batch)
     return written if tags is None else pc.coalesce(written, text_cells.joined('"', tags, '"'))

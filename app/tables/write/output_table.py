@@ -82,7 +82,8 @@ class TableFormat(NamedTuple):
     """One output format of tables.
 
     `missing` are its ways to show special missing values, its default first. `options` are the options that apply to
-    it, without the options that choose rows and columns. `as_numbers` tells which date and time types it does not have.
+    it, without the options that choose rows and columns. `as_numbers` tells which types it writes as SAS's numbers,
+    and `as_digits` which byte strings as hexadecimal digits, since it has only texts.
     `keeps_bytes`: it keeps undecodable values' bytes. `needs_lengths`: it states the maximum lengths of texts before
     any value.
     """
@@ -95,6 +96,7 @@ class TableFormat(NamedTuple):
     missing: tuple[Missing, ...] = ("null", "tag", "column")
     options: frozenset[str] = frozenset()
     as_numbers: Callable[[pa.DataType], bool] = lambda _type: False
+    as_digits: Callable[[pa.DataType], bool] = lambda _type: False
     keeps_bytes: bool = False
     needs_lengths: bool = False
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.dataset import missing, side_columns
-from app.dataset.description import sas_metadata
+from app.dataset.description import character_length, sas_metadata
 from app.dataset.schema import LONGEST_CHARACTER
 from app.tables.write import csv_writer, text_cells
 from app.tables.write.output_pieces import COMPRESSION_LEVEL, OutputPieces, Piece
@@ -144,12 +144,11 @@ def _measured(table: OutputTable, widest: dict[int, int]) -> Iterator[pa.RecordB
 
 def _variable(field: pa.Field, name: str, widest: int | None, *, is_ibm: bool) -> _Variable:
     attributes = sas_metadata(field.metadata)
-    length = int(attributes.get("length", "8"))
     if widest is not None:
-        length = min(max(length, widest), LONGEST_CHARACTER)
+        length = min(max(character_length(field), widest), LONGEST_CHARACTER)
         return _Variable(_name(name), f"${length}", f"$char{length}.", attributes)
     # An IBM float has up to 4 bits more fraction than an IEEE one of the same length.
-    length = min(8, max(3, length + is_ibm))
+    length = min(8, max(3, int(attributes.get("length", "8")) + is_ibm))
     return _Variable(_name(name), str(length), "best32.", attributes)
 
 

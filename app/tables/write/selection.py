@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.dataset import numeric, sas_columns, side_columns, value_labels
+from app.dataset.description import character_length
 from app.dataset.value_labels import Catalog, ValueLabels
 from app.model.names import folded
 from app.tables.write import text_cells
@@ -90,6 +91,10 @@ def _output_column(source: pa.Field, options: OutputOptions, known: TableFormat)
     elif known.as_numbers(source.type) or (options.dates == "sas" and pa.types.is_temporal(source.type)):
         numbers = source.with_type(pa.float64())
         found = OutputColumn(source.name, numbers, lambda column: numeric.to_arrow(sas_columns.doubles(column)))
+    elif known.as_digits(source.type):
+        stated = {b"sas.type": b"character", b"sas.length": str(2 * character_length(source)).encode()}
+        digits = source.with_type(pa.string()).with_metadata({**(source.metadata or {}), **stated})
+        found = OutputColumn(source.name, digits, text_cells.written)
     if options.names != "lower":
         return found
 

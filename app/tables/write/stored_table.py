@@ -74,7 +74,8 @@ def selected(schema: pa.Schema, options: OutputOptions, known: TableFormat, rows
     unknown = []
     for field in map(schema.field, selection.sources) if known.needs_lengths else ():
         is_stated = (field.metadata or {}).get(b"sas.type") == b"character" and b"sas.length" in field.metadata
-        if pa.types.is_string(field.type) and not is_stated and not side_columns.is_side(field):
+        is_character = pa.types.is_string(field.type) or known.as_digits(field.type)
+        if is_character and not is_stated and not side_columns.is_side(field):
             unknown.append(field.name)
     if unknown:
         longest = dict.fromkeys(unknown, 0)

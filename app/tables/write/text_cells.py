@@ -74,6 +74,14 @@ def _float(column: pa.Array) -> pa.StringArray:
         return column.cast(pa.string())
 
 
+def _decimal(column: pa.Array) -> pa.StringArray:
+    """Return decimals with all the digits after their point. Arrow writes small ones with an exponent."""
+    strings = column.cast(pa.string())
+    if b"E" not in raw(strings):
+        return strings
+    return pa.array([None if value is None else f"{value:f}" for value in column.to_pylist()], pa.string())
+
+
 def _datetime(column: pa.Array) -> pa.StringArray:
     if column.type.tz is not None:
         return joined(_datetime(column.cast(pa.timestamp(column.type.unit))), "Z")
@@ -116,6 +124,7 @@ _BARE = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal, pa.type
 
 _TEXTS = (
     _Text(pa.types.is_floating, _float),
+    _Text(pa.types.is_decimal, _decimal),
     _Text(pa.types.is_timestamp, _datetime),
     _Text(pa.types.is_time, _time),
     _Text(pa.types.is_duration, _duration),
