@@ -39,11 +39,11 @@ Value = Decimal | str | bytes | bool | date | datetime | Time | LongDescriptor |
 Described = ParameterInfo | VardataParameterInfo
 
 _MISSING: Final = {int(member): member for member in Undef}
-_BLANK, _ZERO, WIDE, _EBCDIC_BLANK = 0x20, 0x00, 0x01, 0x40
+BLANK, _ZERO, WIDE, _EBCDIC_BLANK = 0x20, 0x00, 0x01, 0x40
 FIRST_UNDEF: Final = min(_MISSING)
 """The lowest undef byte that says that there is no value."""
 
-_EBCDIC: Final = "cp500"
+EBCDIC: Final = "cp500"
 _UCS2: Final[dict[Order, str]] = {">": "utf-16-be", "<": "utf-16-le"}
 _NO_FRAC: Final = 255
 LONG_SIZE: Final = 41
@@ -74,7 +74,7 @@ def code_of(mess_code: int, order: Order) -> Code:
         case MessCode.UTF8:
             return Code("utf-8", _UCS2[order])
         case MessCode.EBCDIC:
-            return Code(_EBCDIC, _UCS2[order])
+            return Code(EBCDIC, _UCS2[order])
         case _:
             return Code("latin-1", _UCS2[order])
 
@@ -138,15 +138,15 @@ def decode_value(data_type: int, field: Buffer, manner: Manner, row: str = "valu
     undef = field[0]
     if undef in _MISSING:
         return _MISSING[undef]
-    return decode_content(data_type, field[1:], manner, row, at + 1, wide=undef == WIDE)
+    return decode_content(data_type, field[1:], manner, row, at + 1, undef=undef)
 
 
 def decode_content(
-    data_type: int, content: Buffer, manner: Manner, row: str = "value", at: int = 0, *, wide: bool = False
+    data_type: int, content: Buffer, manner: Manner, row: str = "value", at: int = 0, *, undef: int = BLANK
 ) -> Value:
     """Return the value of a field without its undef byte: as vardata have it. Raises WireError.
 
-    `wide` says that texts of one byte a character have two, as they do in packets of a Unicode code.
+    `undef` is the undef byte of its texts (`text_codec`).
     """
     if data_type in NUMBERS:
         number = decode_number(content, row, at)
@@ -162,7 +162,7 @@ def decode_content(
         if content[0] > 1:
             raise WireError(row, at, NO_BOOLEAN)
         return bool(content[0])
-    codec = text_codec(data_type, manner.code, wide=wide)
+    codec = text_codec(data_type, manner.code, undef)
     if codec is None:
         return bytes(content).rstrip(b"\0") if data_type == DataType.VARCHAR_BYTE else bytes(content)
     text = decode_text(content, codec, row, at).rstrip(" ")
@@ -192,14 +192,20 @@ _PARSERS: Final[dict[int, Callable[[str, str, int], Value]]] = {
 }
 
 
-def text_codec(data_type: int, code: Code, *, wide: bool) -> str | None:
-    """Return the Python codec of a type's texts; None for a type whose values are bytes."""
+def text_codec(data_type: int, code: Code, undef: int) -> str | None:
+    """Return the Python codec of a type's texts; None for a type whose values are bytes.
+
+    An undef byte is the fill of the texts. So it says that texts of one byte a character have two, as they do in
+    packets of a Unicode code, or that they are in EBCDIC, as they may be in packets of that code.
+    """
     if data_type in UNICODE_TEXTS:
         return code.unicode
     if data_type in EBCDIC_TEXTS:
-        return _EBCDIC
+        return EBCDIC
     if data_type in ASCII_TEXTS or data_type in MOMENTS:
-        return code.unicode if wide else "latin-1"
+        if undef == _EBCDIC_BLANK and code.text == EBCDIC:
+            return EBCDIC
+        return code.unicode if undef == WIDE else "latin-1"
     return None
 
 
@@ -221,14 +227,19 @@ def encode_value(value: Value | int | None, info: Described, manner: Manner, row
     return bytes([undef]) + content + (filler * (rest // len(filler) + 1))[:rest]
 
 
+def written_undef(code: Code) -> int:
+    """Return the undef byte of texts that are written in a packet of a code: they are in ASCII or Unicode."""
+    return WIDE if code.is_unicode else BLANK
+
+
 def fill(data_type: int, manner: Manner) -> tuple[int, bytes]:
     """Return the undef byte of a defined value of a type, and the byte that pads its field."""
-    codec = text_codec(data_type, manner.code, wide=manner.code.is_unicode)
+    codec = text_codec(data_type, manner.code, written_undef(manner.code))
     if codec is None:
         return _ZERO, b"\0"
-    if codec == _EBCDIC:
-        return _EBCDIC_BLANK, " ".encode(_EBCDIC)
-    return (WIDE if codec == manner.code.unicode else _BLANK), " ".encode(codec)
+    if codec == EBCDIC:
+        return _EBCDIC_BLANK, " ".encode(EBCDIC)
+    return (WIDE if codec == manner.code.unicode else BLANK), " ".encode(codec)
 
 
 def encode_content(value: Any, info: Described, manner: Manner, row: str = "value") -> bytes:
@@ -241,7 +252,7 @@ def encode_content(value: Any, info: Described, manner: Manner, row: str = "valu
             return bytes(value.encode(manner.context))
         if info.data_type == DataType.BOOLEAN:
             return bytes([bool(value)])
-        codec = text_codec(info.data_type, manner.code, wide=manner.code.is_unicode)
+        codec = text_codec(info.data_type, manner.code, written_undef(manner.code))
         if codec is None:
             return bytes(memoryview(value))
         return encode_text(_text(value, manner), codec, row)

@@ -13,13 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from app.codecs.sapdb.constants import ASCII_TEXTS, LONGS, MOMENTS, NUMBERS, WHOLE_NUMBERS, DataType, Undef
+from app.codecs.sapdb.constants import LONGS, MOMENTS, NUMBERS, WHOLE_NUMBERS, DataType, Undef
 from app.codecs.sapdb.data_rows import check_rows, row_size
 from app.codecs.sapdb.packet_records import LongDescriptor, ParameterInfo
 from app.codecs.sapdb.parameter_values import (
+    BLANK,
+    EBCDIC,
     FIRST_UNDEF,
     NO_BOOLEAN,
-    WIDE,
     Described,
     Manner,
     beyond,
@@ -27,6 +28,7 @@ from app.codecs.sapdb.parameter_values import (
     fill,
     fraction,
     text_codec,
+    written_undef,
 )
 from app.codecs.sapdb.temporal_digits import Time
 from app.dataset import sas_columns
@@ -61,15 +63,15 @@ class LongTimes(Exception):
 
 class RowColumn(NamedTuple):
     """A column of rows about to be read: what describes it, its Arrow type, its values without their undef bytes, which
-    of them are absent, which of them have two bytes a character, what reads one of them by itself, and what errors call
-    one: its name, and its byte in the part."""
+    of them are absent, their undef bytes, what reads one of them by itself, and what errors call one: its name, and its
+    byte in the part."""
 
     number: int
     info: Described
     wanted: pa.DataType
     cells: Bytes
     absent: Flags
-    wide: Flags
+    undef: Bytes
     read_one: Callable[[int], Any]
     place: Callable[[int], tuple[str, int]]
 
@@ -137,7 +139,7 @@ def _column(
         return decode_value(info.data_type, memoryview(cells[row].tobytes()), manner, *place(row))
 
     undef = cells[:, 0]
-    return RowColumn(number, info, wanted, cells[:, 1:], undef >= FIRST_UNDEF, undef == WIDE, read_one, place)
+    return RowColumn(number, info, wanted, cells[:, 1:], undef >= FIRST_UNDEF, undef, read_one, place)
 
 
 def read_column(column: RowColumn, manner: Manner, long_name: LongName) -> pa.Array:
@@ -177,12 +179,10 @@ def _together(column: RowColumn, manner: Manner) -> pa.Array:
             raise time_columns.Mixed
         refuse_any((cells[:, 0] > 1) & ~absent, NO_BOOLEAN)
         return pa.array(cells[:, 0] != 0, pa.bool_(), mask=absent)
-    wide = False
-    if data_type in ASCII_TEXTS or data_type in MOMENTS:
-        wide = bool((column.wide & ~column.absent).any())
-        if wide and not (column.wide | column.absent).all():
-            raise time_columns.Mixed
-    codec = text_codec(data_type, manner.code, wide=wide)
+    undefs = np.unique(column.undef[~absent]).tolist() or [BLANK]
+    codec, *others = {text_codec(data_type, manner.code, undef) for undef in undefs}
+    if others:
+        raise time_columns.Mixed
     if codec is None:
         if data_type in BYTES:
             refuse_any(cells[:, info.length :].any(axis=1) & ~absent, longer(info, "bytes"))
@@ -212,10 +212,15 @@ def _refuse_beyond(values: pa.Array, data_type: int) -> None:
         refuse_any(pc.fill_null(wrong, False).to_numpy(zero_copy_only=False), beyond(data_type))
 
 
+_ASCII_OF_EBCDIC: Final = np.frombuffer(bytes(range(256)).decode(EBCDIC).encode("latin-1"), np.uint8)
+
+
 def _ascii(cells: Bytes, absent: Flags, codec: str) -> Bytes:
     """Return characters of one byte of texts, where they are in ASCII. Raises Mixed."""
     if codec == "latin-1":
         return cells
+    if codec == EBCDIC:
+        return _ASCII_OF_EBCDIC[cells]
     if cells.shape[1] % 2:
         raise time_columns.Mixed
     high, low = (cells[:, 0::2], cells[:, 1::2]) if codec == "utf-16-be" else (cells[:, 1::2], cells[:, 0::2])
@@ -296,7 +301,7 @@ def encode_column(
         joined = b"".join(bytes(width) if each is None else each.encode(manner.context) for each in descriptors)
         return np.frombuffer(joined, np.uint8).reshape(len(values), width), 0
     undef, _ = fill(data_type, manner)
-    codec = text_codec(data_type, manner.code, wide=manner.code.is_unicode)
+    codec = text_codec(data_type, manner.code, written_undef(manner.code))
     if data_type in NUMBERS:
         _refuse_beyond(values, data_type)
         return number_columns.encode(values, info.length, fraction(info)), undef

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from app.codecs.sapdb.constants import NUMBERS, DataType, Undef
 from app.codecs.sapdb.data_rows import encode_vardata, vardata_fields
-from app.codecs.sapdb.parameter_values import Described, Manner, decode_content, text_codec
+from app.codecs.sapdb.parameter_values import BLANK, Described, Manner, decode_content, text_codec
 from app.dataset import sas_columns
 from app.dataset.conversion_error import located
 from app.dataset.sapdb.column_types import BYTES
@@ -80,12 +80,12 @@ def _column(
         # One of them is no value, and reading it says why.
         contents = [None if content is None else read_one(row) and None for row, content in enumerate(contents)]
     width = max(sizes, default=0)
-    codec = text_codec(info.data_type, manner.code, wide=False)
+    codec = text_codec(info.data_type, manner.code, BLANK)
     filler = b"\0" if codec is None else " ".encode(codec)
     padding = filler * (width // len(filler) + 1)
     joined = b"".join((content or b"") + padding[: width - len(content or b"")] for content in contents)
     cells = np.frombuffer(joined, np.uint8).reshape(len(contents), width)
-    column = RowColumn(number, info, wanted, cells, absent, np.zeros(len(absent), np.bool_), read_one, place)
+    column = RowColumn(number, info, wanted, cells, absent, np.full(len(absent), BLANK, np.uint8), read_one, place)
     return read_column(column, manner, long_name)
 
 
@@ -93,7 +93,7 @@ def _can_be_padded(info: Described, sizes: set[int], manner: Manner) -> bool:
     """Tell whether fields of these sizes say the same with padding."""
     if info.data_type in NUMBERS:
         return 0 not in sizes
-    codec = text_codec(info.data_type, manner.code, wide=False)
+    codec = text_codec(info.data_type, manner.code, BLANK)
     if codec in _UNITS:
         return all(size % _UNITS[codec] == 0 for size in sizes)
     return codec is not None or len(sizes) <= 1 or info.data_type == DataType.VARCHAR_BYTE
@@ -109,7 +109,7 @@ def encode(batch: pa.RecordBatch, parameters: Sequence[Described], manner: Manne
         with located(field.name, first):
             cells, _ = encode_column(values, info, manner)
         contents = [cell.tobytes() for cell in cells]
-        codec = text_codec(info.data_type, manner.code, wide=False)
+        codec = text_codec(info.data_type, manner.code, BLANK)
         if codec is not None and sas_columns.is_text(values.type):
             blank = " ".encode(codec)
             contents = [_without(content, blank) for content in contents]

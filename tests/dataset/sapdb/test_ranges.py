@@ -3,6 +3,8 @@
 The fields are encoded here: numbers digit by digit, texts and moments as bytes.
 """
 
+from collections.abc import Callable
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -180,3 +182,37 @@ def test_what_is_beyond_is_not_written(name: str, most: int) -> None:
     ends = pa.record_batch([pa.array([most, -most - 1, None], pa.int64())], names=["a"])
     written = row_columns.encode(ends, [info], MANNERS[0])
     assert [bytes(row[1:]).rstrip(b"\0") for row in written[:2]] == [number(str(most)), number(str(-most - 1))]
+
+
+# --- texts of EBCDIC packets ------------------------------------------------------------------------------------------
+
+EBCDIC_TEXTS: dict[str, tuple[DataType, int, str, Any]] = {
+    "date": (DataType.DATE, 10, "2024-02-29", date(2024, 2, 29)),
+    "usa": (DataType.DATE, 10, "02/29/2024", date(2024, 2, 29)),
+    "time": (DataType.TIME, 8, "23:59:01", time(23, 59, 1)),
+    "half": (DataType.TIME, 8, "11:59 PM", time(23, 59)),
+    "timestamp": (DataType.TIMESTAMP, 26, "2024-02-29 23:59:01.000007", datetime(2024, 2, 29, 23, 59, 1, 7)),
+    "char": (DataType.CHAR_ASCII, 10, "Gr@Be 7", "Gr@Be 7"),
+    "varchar": (DataType.VARCHAR_ASCII, 10, "x", "x"),
+}
+
+
+def undef_40(text: str, size: int) -> bytes:
+    return b"\x40" + text.encode("cp037").ljust(size, b"\x40")
+
+
+def undef_20(text: str, size: int) -> bytes:
+    return b"\x20" + text.encode("ascii").ljust(size)
+
+
+@pytest.mark.parametrize("name", EBCDIC_TEXTS)
+@pytest.mark.parametrize("made", [[undef_40], [undef_20], [undef_40, undef_20]], ids=["40", "20", "both"])
+def test_the_undef_byte_says_whether_texts_of_ebcdic_packets_are_in_ebcdic(
+    name: str, made: list[Callable[[str, int], bytes]]
+) -> None:
+    data_type, size, text, expected = EBCDIC_TEXTS[name]
+    info = ParameterInfo(2, 1, data_type, 0, size, size + 1, 1)
+    rows = [*(make(text, size) for make in made), b"\xff" + bytes(size)]
+    schema = column_types.schema([], [info], {})
+    found = row_columns.decode(b"".join(rows), [info], len(rows), Manner(code_of(1, ">"), Context(">")), schema)
+    assert found.column(0).to_pylist() == [expected] * len(made) + [None]
