@@ -1,7 +1,11 @@
 """The framing `order_packet`: what every framing keeps, and tables and files that this program sends."""
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, ClassVar
@@ -11,6 +15,7 @@ import pytest
 
 from adapters.arrow_journal import ArrowJournal
 from adapters.sql_catalog import SqlCatalog
+from app.codecs.sapdb.constants import PartKind
 from app.codecs.sapdb.packet import decode_packet
 from app.framing.order_packet import ORDER_PACKET
 from app.framing.protocol import Framing
@@ -22,12 +27,18 @@ from app.model.message import PhysicalMessage
 from app.pipeline.job.job import Job, open_run
 from app.pipeline.run import batch
 from app.pipeline.run.spark_steps import SparkSteps
+from app.service.context import ReceiverContext
 from app.service.finishing.stored_parts import missing_ranges
+from app.service.sending.framer import Framer
+from app.service.sending.outbox import framing_options
 from app.service.sending.sending_errors import CannotSend
+from app.service.sending.upload_conversion import ConversionRequest
+from app.tables.read.read_request import DataSetOverrides
 from app.testing.framing_contract import FramingContract, receive, records
 from app.testing.gateway_stages import service_context
 from app.testing.host_results import assert_same, by_the_gateway, in_folder, settings
 from tests.framing.order_packets import DATA_SET, assert_equal, bare, joined, options, parquet, stored, table, written
+from tests.service.sending.test_upload_conversion import destination, prepared, queued
 from tests.support.sas_client import disordered
 
 if TYPE_CHECKING:
@@ -81,6 +92,81 @@ def test_what_came_as_order_packets_goes_out_as_the_same_packets(tmp_path: Path)
         again = stored(context, "T")
     with service_context(tmp_path / "two") as context:
         assert written(context, [(DATA_SET, "WORK.T", parquet(again))]) == sent
+
+
+def uploaded(context: ReceiverContext, content: bytes, ccsid: int = 1208) -> list[PhysicalMessage]:
+    """The packets of a file that is uploaded for a destination of order packets."""
+    to = destination("big-4-excluded-packed", 273, ccsid, framing="order_packet", body_limit=32_000)
+    converted = prepared(context, content, "t", to, ConversionRequest(overrides=DataSetOverrides(file_stem="t")))
+    assert not converted.definition.errors
+    framer = Framer(framing_options(to, to.body_limit), context.store)
+    sent = framer.frame(replace(queued(context, converted), application_body=None))
+    return [each._replace(body=bytes(each.body), received_at=1 + at) for at, each in enumerate(sent)]
+
+
+def buffers_of(sent: Sequence[PhysicalMessage], kind: PartKind) -> list[bytes]:
+    """The buffers of all parts of a kind."""
+    parts = (part for each in sent for segment in decode_packet(each.body).segments for part in segment.parts)
+    return [bytes(part.buffer) for part in parts if part.header.part_kind == kind]
+
+
+def test_parquet_of_what_came_as_order_packets_is_sent_as_the_same_rows(tmp_path: Path) -> None:
+    expected = table(40)
+    with service_context(tmp_path / "one") as context:
+        sent = written(context, [(DATA_SET, "WORK.T", parquet(expected))])
+        receive(context, [bare(sent)])
+        came = stored(context, "T")
+    with service_context(tmp_path / "two") as context:
+        again = uploaded(context, parquet(came))
+    for kind in (PartKind.SHORTINFO, PartKind.COLUMNNAMES, PartKind.DATA):
+        assert buffers_of(again, kind) == buffers_of(sent, kind)
+
+    # Shortinfo has 12 bytes a column, and its last two numbers are the size of a value and its place in the row.
+    (described,), rows = buffers_of(again, PartKind.SHORTINFO), b"".join(buffers_of(again, PartKind.DATA))
+    places = list(struct.iter_unpack(">6xhi", described))
+    size = sum(length for length, _ in places)
+    for (_, place), name in zip(places, expected.schema.names, strict=True):
+        undefs = rows[place - 1 :: size]
+        assert [undef == 0xFF for undef in undefs] == [value is None for value in expected[name].to_pylist()]
+
+
+def arrow(made: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, made.schema) as writer:
+        writer.write_table(made)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+TYPED = pa.table(
+    {
+        "whole": pa.array([2**63 - 1, None, -(2**53) - 1]),
+        "small": pa.array([7, None, -128], pa.int8()),
+        "large": pa.array([2**64 - 1, None, 0], pa.uint64()),
+        "exact": pa.array([Decimal("0.3"), None, Decimal("-12345678901234567890123456789012345.678")]),
+        "flag": pa.array([True, None, False]),
+        "bytes": pa.array([b"\xff\1", None, b""]),
+        "fixed": pa.array([b"\0\1\0", None, b"abc"], pa.binary(3)),
+        "wide": pa.array([b"\0\1", None, b""], pa.large_binary()),
+        "text": pa.array(["a", None, ""]),
+        "shared": pa.array(["a", None, "b"]).dictionary_encode(),
+        "number": pa.array([0.1, None, 3.0]),
+        "day": pa.array([date(2024, 2, 29), None, date(1, 1, 1)]),
+    }
+)
+
+
+@pytest.mark.parametrize("write", [parquet, arrow], ids=["parquet", "arrow"])
+def test_types_that_sas_lacks_are_sent_as_they_are(tmp_path: Path, write: Callable[[pa.Table], bytes]) -> None:
+    with service_context(tmp_path) as context:
+        receive(context, [bare(uploaded(context, write(TYPED)))])
+        found = stored(context, "T")
+        assert_equal(found, TYPED)
+        kinds = [field.metadata[b"sapdb.type"].decode() for field in found.schema]
+    assert kinds == [
+        *("fixed", "smallint", "fixed", "fixed", "boolean", "varchar_byte", "char_byte", "varchar_byte"),
+        *("varchar_ascii", "varchar_ascii", "float", "date"),
+    ]
 
 
 def test_a_host_that_begins_again_comes_to_the_same(tmp_path: Path) -> None:

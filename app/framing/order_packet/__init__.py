@@ -27,6 +27,7 @@ from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions
 _TRAITS = FramingTraits(
     packet_writer.NAME,
     needs_descriptor=False,
+    keeps_types=True,
     captures=Captures(frozenset({"rendezvous", "mqtt"}), undescribed="rendezvous"),
 )
 

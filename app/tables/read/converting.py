@@ -1,6 +1,7 @@
 """Convert columns of any Arrow type to the types of a data set's table.
 
-These are float64, date32, timestamp[us], time64[us], duration[us] and string.
+These are float64, date32, timestamp[us], time64[us], duration[us] and string. A destination that keeps types has
+integers, decimals, booleans and byte strings, too.
 """
 
 from collections.abc import Callable
@@ -35,7 +36,7 @@ class Conversion(NamedTuple):
 
     @property
     def is_numeric(self) -> bool:
-        return not pa.types.is_string(self.data_type)
+        return not (pa.types.is_string(self.data_type) or is_bytes(self.data_type))
 
 
 Make = Callable[[pa.DataType, Kind | None], Conversion]
@@ -64,6 +65,24 @@ def conversion(data_type: pa.DataType, kind: Kind | None, *, as_text: bool = Fal
     return Conversion(pa.float64(), _doubles) if make is None else make(data_type, kind)
 
 
+def kept(data_type: pa.DataType) -> Conversion | None:
+    """Return the conversion of a column for a destination that keeps types; None where it is the one for SAS."""
+    if sas_columns.is_text(data_type):
+        return Conversion(pa.string(), _texts)
+    if pa.types.is_decimal(data_type) and not (
+        data_type.precision <= _MOST_DIGITS_OF_128_BITS and data_type.scale >= 0
+    ):
+        return None
+    is_kept = any(includes(data_type) for includes in (*_KEPT, is_bytes))
+    return Conversion(data_type, lambda column: column) if is_kept else None
+
+
+def is_bytes(data_type: pa.DataType) -> bool:
+    return any(includes(data_type) for includes in _BYTES)
+
+
+_KEPT = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_decimal)
+_BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
 _SAFE_DIGITS = 15
 _MOST_DIGITS_OF_128_BITS = 38
 _WIDEST_INTEGERS = pa.decimal256(76)
@@ -73,8 +92,12 @@ _ROUNDED = "the number has more digits than a double holds"
 _ZONE = "SAS has no time zones: the times are sent in UTC"
 
 
+def _texts(column: pa.Array) -> pa.StringArray:
+    return pc.ascii_rtrim(sas_columns.strings(shared_values.laid_out(column)), characters=" ")
+
+
 def _strings(column: pa.Array) -> pa.StringArray:
-    return pc.ascii_rtrim(pc.fill_null(sas_columns.strings(shared_values.laid_out(column)), ""), characters=" ")
+    return pc.fill_null(_texts(column), "")
 
 
 def _written(column: pa.Array) -> pa.StringArray:

@@ -127,7 +127,8 @@ class DataSetTarget:
 
     These are a Python codec's name, a format of floats, a version of data sets, the maximum number of bytes of all
     observations, and the dialect by name. Observations of more than FREE_EXPANSION bytes may have at most `expansion`
-    times `source_bytes`, the size of their file (None: no limit).
+    times `source_bytes`, the size of their file (None: no limit). A destination that `keeps_types` takes integers,
+    decimals, booleans, bytes, and texts that are null as they are; SAS lacks these.
     """
 
     charset: str = "utf-8"
@@ -137,6 +138,7 @@ class DataSetTarget:
     dialect: str = Dialect().name
     expansion: int | None = None
     source_bytes: int = 0
+    keeps_types: bool = False
 
 
 @dataclass(frozen=True, slots=True)

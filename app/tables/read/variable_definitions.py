@@ -17,7 +17,7 @@ from app.dataset.sapdb.column_types import sapdb_metadata
 from app.dataset.schema import LONGEST_CHARACTER
 from app.model.names import in_capitals
 from app.tables.read import shared_values
-from app.tables.read.converting import conversion
+from app.tables.read.converting import conversion, is_bytes, kept
 from app.tables.read.read_request import DataSetTarget, Defined, Origin, VariableOverrides
 
 DOUBLE = 8
@@ -80,7 +80,8 @@ class VariableBuilder:
                 else reference
                 for word, reference in (("format", self._format), ("informat", self._informat))
             )
-        self._conversion = conversion(field.type, kind_of(self._format.name), as_text=as_text)
+        unchanged = kept(field.type) if target.keeps_types and not retyped else None
+        self._conversion = unchanged or conversion(field.type, kind_of(self._format.name), as_text=as_text)
         self._origins["type"] = "given" if override.type else "file" if "type" in self._attributes else "inferred"
         if self._origins["format"] == "inferred" and self._conversion is not None:
             self._format = _MOMENT_FORMATS.get(self._conversion.data_type, SasFormat())
@@ -219,6 +220,10 @@ class VariableBuilder:
     def _room(self, values: pa.Array, held: pa.Array | None) -> int:
         """Return the length in bytes that each of these values fits. Raises BadValueError if one fits none."""
         charset, float_format = self._target.charset, self._target.float_format
+        if is_bytes(values.type):
+            return pc.max(pc.binary_length(values)).as_py() or 0
+        if self._target.keeps_types and kept(values.type) is not None and self.is_numeric:
+            return 0  # every one of them has a place in its type
         if not self.is_numeric:
 
             def needed(low: int, high: int) -> int:
