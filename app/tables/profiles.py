@@ -53,7 +53,7 @@ class VariableProfile:
     `missing` counts missing values by kind: `.`, `._`, `.A` to `.Z`, `blank` and `null`. `distinct` counts different
     values; without `is_exact` it is an estimate with a relative standard error of `distinct_error`. The counts of
     `frequent` are at most `frequent_error` too low; values with lower counts than that are left out. `histogram` is of
-    numbers, dates (days since 1970) and times (microseconds); None for texts and without values.
+    numbers, dates (days since 1970) and times (microseconds); None for texts and booleans, and without values.
     """
 
     about: VariableContents
@@ -136,7 +136,7 @@ class _Counting:
         least, greatest = (each.as_py() for each in pc.min_max(_ordered(values)).values())
         self._least = least if self._least is None else min(self._least, least)
         self._greatest = greatest if self._greatest is None else max(self._greatest, greatest)
-        if self.about.is_numeric:
+        if self.about.is_numeric and not pa.types.is_boolean(values.type):
             ordered = _ordered(values).cast(pa.float64(), safe=False)
             self._histogram.add(ordered.to_numpy(zero_copy_only=False))
         has_mean = pa.types.is_floating(self._type) or pa.types.is_decimal(self._type)

@@ -223,6 +223,7 @@ def test_the_types_of_order_packets(most_values: int, monkeypatch: pytest.Monkey
         None,
         None,
     ]
+    assert [each.histogram is not None for each in found.variables] == [True, True, False, False, False]
     if most_values > 1:
         assert [each.frequent[0] for each in found.variables] == [
             Frequency(-3, 2),
