@@ -147,7 +147,9 @@ def _reading(metadata: Any, rows: Callable[[], Iterator[Rows]], options: ReadOpt
     columns = _columns(metadata, options)
     stated = metadata.get("records")
     keys = sum(1 for column in metadata["columns"] if column.get("keySequence"))
-    attributes = {"sas.member": metadata.get("name"), "sas.label": metadata.get("label"), "sas.sort_variables": keys}
+    name, label = metadata.get("name"), metadata.get("label")
+    # CDISC requires a label, so a data set or a variable without one is written with its name.
+    attributes = {"sas.member": name, "sas.label": None if label == name else label, "sas.sort_variables": keys}
     schema = pa.schema(
         [column.field for column in columns], {key: str(value) for key, value in attributes.items() if value}
     )
@@ -210,7 +212,6 @@ def _column(number: int, described: Any, options: ReadOptions) -> _Column:
     if word == "integer" and (given := options.type_of(name)) is not None:
         found = _INTEGERS_AS[given]
     label = described.get("label")
-    # CDISC requires a label, so a variable without one is written with its name.
     kept = {"sas.label": None if label == name else label, "sas.format": described.get("displayFormat")}
     if found is _TEXT and described.get("length"):
         kept |= {"sas.type": "character", "sas.length": str(described["length"])}

@@ -126,6 +126,7 @@ def test_dataset_json_is_valid_and_taken_back(name: str, rows: list[tuple[Any, .
         assert all(len(cell or "") <= column["length"] for cell in cells if "length" in column)
 
     again = table_of(opened(content))
+    assert b"sas.label" not in (again.schema.metadata or {})
     for name_of in TYPES:
         expected = table[name_of].to_pylist()
         if name_of in DECIMALS:
