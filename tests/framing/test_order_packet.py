@@ -33,7 +33,7 @@ from app.service.sending.framer import Framer
 from app.service.sending.outbox import framing_options
 from app.service.sending.sending_errors import CannotSend
 from app.service.sending.upload_conversion import ConversionRequest
-from app.tables.read.read_request import DataSetOverrides
+from app.tables.read.read_request import DataSetOverrides, VariableOverrides
 from app.testing.framing_contract import FramingContract, receive, records
 from app.testing.gateway_stages import service_context
 from app.testing.host_results import assert_same, by_the_gateway, in_folder, settings
@@ -167,6 +167,14 @@ def test_types_that_sas_lacks_are_sent_as_they_are(tmp_path: Path, write: Callab
         *("fixed", "smallint", "fixed", "fixed", "boolean", "varchar_byte", "char_byte", "varchar_byte"),
         *("varchar_ascii", "varchar_ascii", "float", "date"),
     ]
+
+
+def test_bytes_that_a_given_length_has_no_room_for_are_refused(tmp_path: Path) -> None:
+    how = DataSetOverrides(file_stem="t", variables={"bytes": VariableOverrides("bytes", length=1)})
+    to = destination("big-4-excluded-packed", 273, framing="order_packet")
+    with service_context(tmp_path) as context:
+        found = prepared(context, parquet(TYPED), "t", to, ConversionRequest(overrides=how))
+    assert [(fault.variable, fault.code, fault.row) for fault in found.definition.errors] == [("bytes", "value", 1)]
 
 
 def test_a_host_that_begins_again_comes_to_the_same(tmp_path: Path) -> None:

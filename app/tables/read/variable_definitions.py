@@ -220,15 +220,16 @@ class VariableBuilder:
     def _room(self, values: pa.Array, held: pa.Array | None) -> int:
         """Return the length in bytes that each of these values fits. Raises BadValueError if one fits none."""
         charset, float_format = self._target.charset, self._target.float_format
-        if is_bytes(values.type):
-            return pc.max(pc.binary_length(values)).as_py() or 0
         if self._target.keeps_types and kept(values.type) is not None and self.is_numeric:
             return 0  # every one of them has a place in its type
         if not self.is_numeric:
 
             def needed(low: int, high: int) -> int:
+                some = values.slice(low, high - low)
+                if is_bytes(some.type):
+                    return pc.max(pc.binary_length(some)).as_py() or 0
                 side = None if held is None else held.slice(low, high - low)
-                return character_columns.longest(values.slice(low, high - low), charset, side)
+                return character_columns.longest(some, charset, side)
 
             room = self._override.length or LONGEST_CHARACTER
             if (longest := needed(0, len(values))) > room:
