@@ -126,7 +126,9 @@ _ALL = (
         write_program,
         missing=("tag", "null"),
         options=_TRANSPORT | {"names"},
-        as_numbers=lambda kind: pa.types.is_temporal(kind) or pa.types.is_boolean(kind),
+        as_numbers=lambda kind: any(
+            includes(kind) for includes in (pa.types.is_temporal, pa.types.is_boolean, pa.types.is_decimal)
+        ),
         as_digits=pa.types.is_binary,
     ),
 )

@@ -157,6 +157,10 @@ def test_what_sas_reads_as_numbers_are_numbers(rows: list[tuple[Any, ...]]) -> N
     assert {name for name, informat in informats.items() if informat != "best32."} == {"data", "text", "long"}
     for name in set(informats) - {"data", "text", "long"}:
         assert all(float(row[name]) is not None for row in cells if row[name])
+        assert all(len(row[name]) <= 32 for row in cells), "best32. would read a part of the number"
+    for name in {"smallint", "fixed_18", *DECIMALS}:
+        expected = [None if value is None else float(value) for value in table[name].to_pylist()]
+        assert [float(row[name]) if row[name] else None for row in cells] == expected
     assert [int(row["flag"]) if row["flag"] else None for row in cells] == table["flag"].to_pylist()
     for name, informat in informats.items():
         if informat != "best32.":
