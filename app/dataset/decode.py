@@ -253,7 +253,8 @@ def _inexact(numbers: Numbers, column: Column, first: int) -> str:
     assert moment is not None
 
     def is_inexact(low: int, high: int) -> bool:
-        some = Numbers(numbers.doubles[low:high], None if numbers.absent is None else numbers.absent[low:high])
+        absent = None if numbers.absent is None else numbers.absent[low:high]
+        some = numbers._replace(doubles=numbers.doubles[low:high], absent=absent)
         return temporal_columns.to_arrow(some, moment) is None
 
     row = first_wrong(len(numbers.doubles), is_inexact)

@@ -22,6 +22,9 @@ Bytes = NDArray[np.uint8]
 Doubles = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
+MAX_EXACT = 1 << 53
+"""The largest integer up to which all integers are exact in a double."""
+
 MISSING = np.uint64(0xFFFFFE0000000000)
 """The bits of the ordinary missing value `.` in IEEE format."""
 
@@ -58,12 +61,14 @@ class Numbers(NamedTuple):
 
     `doubles` are NaN or infinite where `absent`, which is None if no value is absent. `tags` is None without special
     missing values. `odd` counts missing values that SAS does not have: other NaNs and infinities, replaced by `.`.
+    `float_format` is that of the floats of which these are the nearest doubles.
     """
 
     doubles: Doubles
     absent: NDArray[np.bool_] | None = None
     tags: Tags | None = None
     odd: int = 0
+    float_format: FloatFormat = "ieee"
 
 
 def read(cells: Bytes, order: ByteOrder, float_format: FloatFormat = "ieee", charset: str = "latin-1") -> Numbers:
@@ -78,7 +83,7 @@ def read(cells: Bytes, order: ByteOrder, float_format: FloatFormat = "ieee", cha
         padded[:, _kept(length, order)] = cells
         words = padded.view(stored).reshape(rows).astype(np.uint64, copy=False)
     if float_format == "ibm":
-        return _read_ibm(words, charset)
+        return _read_ibm(words, charset)._replace(float_format="ibm")
     doubles = words.view(np.float64)
     absent = ~np.isfinite(doubles)
     if not absent.any():

@@ -12,10 +12,7 @@ from app.dataset import missing, temporal_columns
 from app.dataset.conversion_error import BadValueError, refuse_any
 from app.dataset.format_names import SasFormat
 from app.dataset.missing import Tags
-from app.dataset.numeric import Doubles
-
-MAX_EXACT = 1 << 53
-"""The largest integer up to which all integers are exact in a double."""
+from app.dataset.numeric import MAX_EXACT, Doubles
 
 _UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 

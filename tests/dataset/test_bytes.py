@@ -2,6 +2,7 @@
 
 import math
 from datetime import datetime, timedelta
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from app.dataset.decode import Unforeseen, batches, first_plan
 from app.dataset.numeric import FloatFormat
 from app.dataset.observation_layout import Representation
 from tests.dataset.reading import read
+from tests.support.ibm_float import ibm
 
 CHARSETS = ("utf-8", "latin-1", "cp1252", "ascii", "cp037", "cp500", "cp932", "euc-kr", "gb18030", "big5")
 FORMATS = ("", "BEST", "DATE", "DATETIME", "TIME", "TOD", "MONEY")
@@ -140,9 +142,13 @@ def test_every_bit_comes_back(
 def one_numeric(reference: str, *values: float | None) -> pa.Table:
     """What is read of a data set of one numeric with this format."""
     cells = numeric.encode(np.array([math.nan if value is None else float(value) for value in values]), 8, "little")
-    definition = DataSetDefinition(type=1, observations=len(values), variables=1, obs_length=8)
-    blocks = [row.tobytes() for row in cells]
-    return read(definition, [Variable(name="x", format=reference)], blocks, rows_a_batch=1, order="little")
+    return one_numeric_of(reference, [row.tobytes() for row in cells], Representation("little"))
+
+
+def one_numeric_of(reference: str, cells: list[bytes], how: Representation) -> pa.Table:
+    definition = DataSetDefinition(type=1, observations=len(cells), variables=1, obs_length=8)
+    variable = Variable(name="x", format=reference)
+    return read(definition, [variable], cells, rows_a_batch=max(1, len(cells) // 2), **how._asdict())
 
 
 DAY = 86_400.0
@@ -188,6 +194,60 @@ def test_dates_and_times_mean_what_sas_means() -> None:
     assert one_numeric("DATETIME", 2_024_829_015.25)["x"][0].as_py() == datetime(2024, 2, 29, 12, 30, 15, 250_000)
     assert str(one_numeric("TIME", 3723.5)["x"][0]) == "01:02:03.500000"
     assert one_numeric("TIME", -90_000)["x"][0].as_py() == timedelta(hours=-25)
+
+
+def cut_to_ibm(value: Fraction) -> tuple[bytes, float]:
+    """The IBM float that is calculated on z/OS, where further digits are cut off, and the double nearest to it."""
+    size, sixteens = abs(value), 0
+    while size >= 1:
+        size, sixteens = size / 16, sixteens + 1
+    while 0 < size < Fraction(1, 16):
+        size, sixteens = size * 16, sixteens - 1
+    digits, is_negative = int(size * 16**14), value < 0
+    double = float(digits * Fraction(16) ** (sixteens - 14)) * (-1 if is_negative else 1)
+    return bytes([(sixteens + 64) * (digits > 0) | 128 * is_negative]) + digits.to_bytes(7, "big"), double
+
+
+MICROSECONDS = 10**6
+FINE = 2**32 * MICROSECONDS
+"""The times that are further from 1960 have IBM floats less than one to a microsecond, and soon doubles too."""
+
+
+@given(
+    st.lists(
+        st.integers(-(10**4) * MICROSECONDS, 10**4 * MICROSECONDS)
+        | st.integers(-FINE, FINE)
+        | st.integers(-(61 * 10**9) * MICROSECONDS, 253 * 10**9 * MICROSECONDS),
+        min_size=1,
+        max_size=20,
+    ),
+    st.sampled_from(["DATETIME", "TIME"]),
+)
+def test_every_microsecond_is_an_exact_time_in_each_float(ticks: list[int], reference: str) -> None:
+    """As the nearest double, as this in an IBM float, and as the IBM float that was cut off."""
+    ibm_how = Representation("big", "ibm")
+    nearest, fine = [tick / MICROSECONDS for tick in ticks], [tick for tick in ticks if abs(tick) <= FINE]
+    column = one_numeric(reference, *nearest)["x"]
+    assert [tick / MICROSECONDS for tick in since_1960(column)] == nearest
+    assert [found for found, tick in zip(since_1960(column), ticks, strict=True) if abs(tick) <= FINE] == fine
+    assert since_1960(one_numeric_of(reference, [ibm(value) for value in nearest], ibm_how)["x"]) == since_1960(column)
+    cut = [cut_to_ibm(Fraction(tick, MICROSECONDS))[0] for tick in fine]
+    assert since_1960(one_numeric_of(reference, cut, ibm_how)["x"]) == fine
+
+
+def since_1960(column: pa.ChunkedArray) -> list[int]:
+    assert pa.types.is_temporal(column.type)
+    origin = 3653 * 86_400 * MICROSECONDS if pa.types.is_timestamp(column.type) else 0
+    return [tick + origin for tick in column.cast(pa.int64()).to_pylist()]
+
+
+def test_a_number_beside_a_microsecond_is_not_a_time() -> None:
+    for tick in (5_669_000, 1_100_000, 1_700_000, -300_000, 61_100_000, 2_024_829_015_123_456):
+        cut = cut_to_ibm(Fraction(tick, MICROSECONDS))[1]
+        for value in (math.nextafter(tick / MICROSECONDS, towards) for towards in (math.inf, -math.inf)):
+            assert one_numeric("TIME", value)["x"].type == pa.float64()
+            in_ibm = one_numeric_of("TIME", [ibm(value)], Representation("big", "ibm"))["x"]
+            assert pa.types.is_temporal(in_ibm.type) == (value == cut), value
 
 
 def test_why_a_date_stays_a_number_is_said() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.dataset import format_names
+from app.dataset import format_names, sas_columns
 from app.dataset.encode import character_lengths, describe, rows
 from app.dataset.numeric import ByteOrder
 from app.dataset.parquet import read_parquet, write_parquet
@@ -110,6 +110,17 @@ def test_types_of_tables_become_what_sas_has() -> None:
     for name, (_, values, reference) in columns.items():
         assert again[name].to_pylist() == values, name
         assert (again.schema.field(name).metadata or {}).get(b"sas.format", b"").decode() == reference
+
+
+@given(st.sampled_from(["s", "ms", "us", "ns"]), st.lists(st.integers(-(2**63) + 1, 2**63 - 1), max_size=20), st.data())
+def test_times_of_every_unit_become_the_nearest_double(unit: str, wide: list[int], data: st.DataObject) -> None:
+    a_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    near = data.draw(st.lists(st.integers(-(10**4) * a_second, 10**4 * a_second), min_size=1, max_size=20))
+    ticks = [*near, *wide]
+    assert sas_columns.doubles(pa.array(ticks, pa.duration(unit))).tolist() == [tick / a_second for tick in ticks]
+    origin = 3653 * 86_400 * a_second
+    moments = pa.array([tick - origin for tick in near], pa.timestamp(unit))
+    assert sas_columns.doubles(moments).tolist() == [tick / a_second for tick in near]
 
 
 def test_slices_and_chunks_of_a_table_are_read_where_they_begin() -> None:

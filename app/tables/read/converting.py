@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from app.dataset import sas_columns
+from app.dataset import numeric, sas_columns
 from app.dataset.conversion_error import BadValueError, first_uncastable, refuse_any
 from app.dataset.format_names import Kind
 from app.tables.read import shared_values, typed_texts
@@ -115,7 +115,7 @@ def _doubles(column: pa.Array) -> pa.DoubleArray:
         wide = pa.decimal128(_MOST_DIGITS_OF_128_BITS) if digits <= _MOST_DIGITS_OF_128_BITS else _WIDEST_INTEGERS
         column = _cast(column, wide)
         if digits > _SAFE_DIGITS:
-            beyond = pc.greater(pc.abs(column), pa.scalar(sas_columns.MAX_EXACT, wide))
+            beyond = pc.greater(pc.abs(column), pa.scalar(numeric.MAX_EXACT, wide))
             if (row := _first(beyond)) is not None:
                 raise BadValueError(row, "the integer is beyond 2^53, where doubles lose exactness")
         column = pc.cast(column, pa.int64())

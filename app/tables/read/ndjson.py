@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import orjson
 import pyarrow as pa
 
-from app.dataset.sas_columns import MAX_EXACT
+from app.dataset.numeric import MAX_EXACT
 from app.tables.read import json_document, json_lines, typed_texts
 from app.tables.read.read_request import (
     NO_LINE_END,

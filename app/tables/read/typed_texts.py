@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.dataset.character_columns import constants
-from app.dataset.sas_columns import MAX_EXACT
+from app.dataset.numeric import MAX_EXACT
 
 MISSING_WORDS = ("", ".", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """The texts of missing values among numbers, dates and times."""
