@@ -116,6 +116,8 @@ def _check_rows(rows: Sequence[Any], columns: Sequence[dict[str, Any]]) -> None:
         assert len(row) == len(columns)
         for value, column in zip(row, columns, strict=True):
             assert value is None or _is_valid(value, column["dataType"]), f"{column['name']}: {value!r}"
+            if isinstance(value, str) and "length" in column:
+                assert len(value) <= column["length"], f"{column['name']}: {value!r} is longer than stated"
 
 
 def _is_valid(value: Any, data_type: str) -> bool:

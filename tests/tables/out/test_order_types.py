@@ -41,6 +41,17 @@ def test_csv_has_bytes_as_digits_from_the_middle_too() -> None:
     assert rows == [["PRICE", "NAME", "FLAG", "DATA"], ["", "", "", ""], ["-99999.99", "a longer name", "false", ""]]
 
 
+def test_dataset_json_states_the_types_and_the_lengths_of_what_it_holds() -> None:
+    whole = json.loads(made(DATA, "dataset-json"))
+    dataset_json.check(whole)
+    assert [(each["dataType"], each.get("length")) for each in whole["columns"]] == [
+        ("decimal", None),
+        ("string", len("a longer name")),
+        ("boolean", None),
+        ("string", len("00ff")),
+    ]
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_has_decimals_truth_values_and_texts_of_unknown_length(name: str) -> None:
     assert made(TABLE, name)

@@ -1,5 +1,6 @@
 """Value labels in downloads, and profiles of data sets."""
 
+import json
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from app.dataset import value_labels
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.records import AttachmentRecord
+from tests.support import dataset_json
 from tests.support.readstat import write_sas7bcat
 from tests.support.tables import field
 from tests.web.stock import Stock
@@ -46,6 +48,13 @@ def stored(stock: Stock, table: pa.Table, name: str, message_id: str | None = No
         qualifier_2=name,
         message_id=message_id,
     )
+
+
+DATASET_JSON = {
+    "dataset-json": json.loads,
+    "dataset-ndjson": dataset_json.read_ndjson,
+    "dsjc": dataset_json.read_dsjc,
+}
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +99,11 @@ def test_typed_formats_have_labels_too(shared_http: httpx.Client, sent: Attachme
         assert frame["Age" if name == "xpt" else "AGE"].tolist() == ["young", "refused", "a baby", ".B"]
         widths = {each.casefold(): width for each, width in about.variable_storage_width.items()}
         assert widths == {"name": 24, "sex": 6, "age": 7}
-    for name in ("arrow", "ndjson", "dataset-json", "dataset-ndjson", "dsjc", "sas"):
+    for name, read in DATASET_JSON.items():
+        whole = read(labelled(shared_http, sent, format=name).content)
+        dataset_json.check(whole)
+        assert [column["length"] for column in whole["columns"]] == [24, 6, 7]
+    for name in ("arrow", "ndjson", "sas"):
         assert labelled(shared_http, sent, format=name).status_code == 200
 
 
