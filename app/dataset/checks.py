@@ -5,13 +5,14 @@ Interface's attachment option ATTACH_VERSION=VERSION_8, without which a SAS of v
 """
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import NamedTuple
 
 from app.dataset import character_columns, format_names
 from app.dataset.format_names import SasFormat
 from app.model.attachment import DataSetVersion
-from app.model.names import in_capitals
+from app.model.names import folded, in_capitals
 
 LONGEST_NAME = 32
 """The maximum length in bytes of the name of a variable or a member."""
@@ -152,19 +153,48 @@ def reference(written: str) -> SasFormat:
     return format_names.parse(written if "." in written or not written else f"{written}.")
 
 
+class Wanted(NamedTuple):
+    """The nearest name that a variable can have, in any length, and whether it is the one that was wanted."""
+
+    nearest: str
+    is_kept: bool
+
+
+def free_names(
+    wanted: Sequence[Wanted], reserved: Iterable[str], shortened: Callable[[str, int], str], mark: str = ""
+) -> list[str]:
+    """Return a name for each wanted one, all of them different for SAS.
+
+    Names that can be kept are kept, unless an earlier one is the same. Only then do others get their nearest name, or
+    the first free one with 2, 3 ... after it and a mark. `shortened(name, size)` returns the beginning of a name that
+    leaves room for this many more characters.
+    """
+    taken = set(map(folded, reserved))
+    found: dict[int, str] = {}
+    for at, (name, is_kept) in enumerate(wanted):
+        if is_kept and folded(name) not in taken:
+            found[at] = name
+            taken.add(folded(name))
+    numbers: dict[str, Iterator[int]] = {}
+    for at, (name, _) in enumerate(wanted):
+        if at not in found:
+            free = shortened(name, 0)
+            ends = (f"{mark}{number}" for number in numbers.setdefault(folded(free), count(2)))
+            while folded(free) in taken:
+                end = next(ends)
+                free = shortened(name, len(end)) + end
+            found[at] = free
+            taken.add(folded(free))
+    return [found[at] for at in range(len(wanted))]
+
+
 def renamed(names: Iterable[str]) -> list[str]:
-    """Return names that SAS accepts, each as close to the given name as possible."""
-    taken = set(RESERVED_VARIABLES)
-    found = []
+    """Return names that SAS accepts: valid ones unchanged, others as close to the given name as possible."""
+    wanted = []
     for number, name in enumerate(names, 1):
-        base = valid_name(name) or f"VAR{number}"
-        candidate, suffix = base, 1
-        while candidate.upper() in taken:
-            suffix += 1
-            candidate = f"{base[: LONGEST_NAME - 1 - len(str(suffix))]}_{suffix}"
-        taken.add(candidate.upper())
-        found.append(candidate)
-    return found
+        is_valid = _name_fault(name, "ascii", LONGEST_NAME, RESERVED_VARIABLES, literals=False) is None
+        wanted.append(Wanted(name if is_valid else valid_name(name) or f"VAR{number}", is_valid))
+    return free_names(wanted, RESERVED_VARIABLES, lambda name, room: name[: LONGEST_NAME - room], "_")
 
 
 def valid_name(words: str) -> str:

@@ -88,6 +88,7 @@ class VariableBuilder:
         self._length = self._known_length(data_set)
         self._charset = data_set.get("encoding", "")
         self._needed = 0
+        self._former_name: str | None = None
         self._value_error: Fault | None = None
         self._value_warning: Fault | None = None
         self._first_value: int | None = None
@@ -126,7 +127,7 @@ class VariableBuilder:
         """Set another name, and keep the old one as the label if there is none."""
         if name != self.name:
             self._label = self._label or " ".join(self.name.split())
-            self.name = name
+            self._former_name, self.name = self.name, name
             self._origins["name"] = "inferred"
 
     def _chosen(self, word: str, given: str | None, stated: str | None, otherwise: str = "") -> str:
@@ -307,6 +308,10 @@ class VariableBuilder:
             yield self._value_error
 
     def warnings(self) -> Iterator[Fault]:
+        if self._former_name is not None:
+            yield Fault(
+                self.name, "name", f"this is the column {self._former_name!r}, renamed to a name that SAS accepts"
+            )
         if self._conversion is not None and self._conversion.warning:
             yield Fault(self.name, "conversion", self._conversion.warning, self._first_value)
         if checks.has_controls(self._label):

@@ -5,9 +5,8 @@ for reserved names "Rules for SAS Names", as for data sets that are sent (`app.d
 """
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -16,14 +15,11 @@ from app.dataset import checks, format_names, sas_columns, side_columns
 from app.dataset.format_names import SasFormat
 from app.dataset.schema import MOST_VARIABLES
 from app.model.errors import InvalidInputError
-from app.model.names import folded
+from app.model.names import in_capitals
 from app.tables.xpt.xpt_layouts import Version
 
 DEFAULT_MEMBER: Final = "DATA"
 """The data set's name if the table has none."""
-
-_RESERVED_MEMBERS: Final = frozenset(map(folded, checks.RESERVED_MEMBERS))
-_RESERVED_VARIABLES: Final = frozenset(map(folded, checks.RESERVED_VARIABLES))
 
 LONGEST_WIDTH: Final = 32_767
 """The maximum width and number of decimals of a format, which are short integers."""
@@ -152,7 +148,6 @@ class _Fitting:
     limits: XptLimits
     charset: str
     misfits: list[Misfit] = field(default_factory=list)
-    _numbers: dict[str, Iterator[int]] = field(default_factory=dict)
 
     def note(self, column: str, what: str, value: str, becomes: str | None, why: str) -> None:
         self.misfits.append(Misfit(column, what, value, becomes, why))
@@ -165,12 +160,8 @@ class _Fitting:
         return misfits
 
     def member_name(self, attributes: dict[str, str]) -> str:
-        name, longest = attributes.get("sas.member") or DEFAULT_MEMBER, self.limits.member
-        if self._fits(name, longest, _RESERVED_MEMBERS):
-            return self._cased(name)
-        becomes = self._free(name, longest, _RESERVED_MEMBERS)
-        self.note("", "name", name, becomes, self._fault(name, longest, _RESERVED_MEMBERS))
-        return becomes
+        name = attributes.get("sas.member") or DEFAULT_MEMBER
+        return self._named({"": name}, self.limits.member, checks.RESERVED_MEMBERS)[""]
 
     def member(self, attributes: dict[str, str]) -> dict[str, str]:
         return attributes | {
@@ -181,17 +172,23 @@ class _Fitting:
 
     def names(self, wanted: Mapping[str, str]) -> dict[str, str]:
         """Return a name for each column. Names that fit are kept; others are changed if they collide with them."""
-        names: dict[str, str] = {}
-        longest, taken = self.limits.name, set(_RESERVED_VARIABLES)
+        return self._named(wanted, self.limits.name, checks.RESERVED_VARIABLES)
+
+    def _named(self, wanted: Mapping[str, str], longest: int, reserved: frozenset[str]) -> dict[str, str]:
+        found = checks.free_names(
+            [
+                checks.Wanted(
+                    self._cased(nameable := self._nameable(name)), nameable == name and self._size(name) <= longest
+                )
+                for name in wanted.values()
+            ],
+            reserved,
+            lambda name, room: self._first(name, longest - room),
+        )
+        names = dict(zip(wanted, found, strict=True))
         for column, name in wanted.items():
-            if self._fits(name, longest, taken):
-                names[column] = self._cased(name)
-                taken.add(folded(name))
-        for column, name in wanted.items():
-            if column not in names:
-                names[column] = self._free(name, longest, taken)
-                taken.add(folded(names[column]))
-                self.note(column, "name", name, names[column], self._fault(name, longest, _RESERVED_VARIABLES))
+            if names[column] != self._cased(name):
+                self.note(column, "name", name, names[column], self._fault(name, longest, reserved))
         return names
 
     def variable(self, column: pa.Field, name: str, needed: int) -> pa.Field:
@@ -223,26 +220,13 @@ class _Fitting:
         )
         return ""
 
-    def _fits(self, name: str, longest: int, taken: Container[str]) -> bool:
-        return self._nameable(name) == name and self._size(name) <= longest and folded(name) not in taken
-
-    def _free(self, name: str, longest: int, taken: Container[str]) -> str:
-        """Return the shortened name, or the first of shorter ones with 2, 3 ... after them, that is not taken."""
-        whole = self._cased(self._nameable(name))
-        first = self._first(whole, longest)
-        if folded(first) not in taken:
-            return first
-        numbers = map(str, self._numbers.setdefault(folded(first), count(2)))
-        numbered = (self._first(whole, longest - len(number)) + number for number in numbers)
-        return next(free for free in numbered if folded(free) not in taken)
-
-    def _fault(self, name: str, longest: int, reserved: Container[str]) -> str:
+    def _fault(self, name: str, longest: int, reserved: frozenset[str]) -> str:
         """Return why this is not a name of a data set or a variable."""
         if self._nameable(name) != name:
             return "has characters that a name cannot have" if name else "is empty"
         if self._size(name) > longest:
             return f"is longer than {longest} bytes"
-        if folded(name) in reserved:
+        if in_capitals(name) in reserved:
             return "is reserved by SAS"
         return "is another variable's name; case is ignored"
 

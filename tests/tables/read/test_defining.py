@@ -146,16 +146,31 @@ def test_names_are_refused_sent_as_literals_or_renamed() -> None:
     literal = defined(whole(table.select([0, 1, 2, 3])), names="literal")
     assert literal.errors == ()
     renamed = defined(whole(table), names="rename")
-    assert [variable.name for variable in renamed.variables] == ["order_date", "Order_Date_2", "_2nd", "VAR4", "x" * 32]
-    assert [variable.label for variable in renamed.variables] == ["order date", "Order_Date", "2nd", "é", "x" * 33]
+    names = ["order_date_2", "Order_Date", "_2nd", "VAR4", "x" * 32]
+    assert [variable.name for variable in renamed.variables] == names
+    assert [variable.label for variable in renamed.variables] == ["order date", "", "2nd", "é", "x" * 33]
     assert renamed.errors == ()
+    assert [(fault.variable, fault.code) for fault in renamed.warnings] == [
+        (name, "name") for name in names if name != "Order_Date"
+    ]
+    assert "'order date'" in renamed.warnings[0].why
 
 
-@given(st.lists(st.text(max_size=40), max_size=12))
-def test_renamed_columns_always_have_names_that_sas_takes(names: list[str]) -> None:
+SOME_NAMES = st.text(max_size=40) | st.sampled_from(
+    ["a b", "a_b", "A_B", "a_b_2", "1x", "_1x", "é", "VAR1", "_n_", "_n__2"]
+)
+
+
+@given(st.lists(SOME_NAMES, max_size=12))
+def test_renamed_columns_have_names_that_sas_takes_and_valid_names_stay(names: list[str]) -> None:
     renamed = checks.renamed(names)
     assert list(checks.name_faults(renamed, "ascii")) == []
     assert checks.renamed(renamed) == renamed
+    kept: set[str] = set()
+    for name, became in zip(names, renamed, strict=True):
+        if not list(checks.name_faults([name], "ascii")) and name.upper() not in kept:
+            assert became == name
+            kept.add(name.upper())
 
 
 def test_side_columns_are_found_by_their_names() -> None:

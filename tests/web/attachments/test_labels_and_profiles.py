@@ -1,6 +1,7 @@
 """Value labels in downloads, and profiles of data sets."""
 
 import json
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ def stored(stock: Stock, table: pa.Table, name: str, message_id: str | None = No
     )
 
 
-DATASET_JSON = {
+DATASET_JSON: dict[str, Callable[[bytes], dict[str, Any]]] = {
     "dataset-json": json.loads,
     "dataset-ndjson": dataset_json.read_ndjson,
     "dsjc": dataset_json.read_dsjc,
