@@ -59,20 +59,22 @@ def test_the_schema_reads_like_proc_contents(shared_http: httpx.Client, data_set
 
 
 @pytest.mark.parametrize(
-    ("accept", "is_text"),
+    ("accept", "query", "is_text"),
     [
-        (None, False),
-        ("*/*", False),
-        ("application/json, text/plain;q=0.5", False),
-        ("text/plain", True),
-        ("text/*;q=0.9, application/json;q=0.1", True),
+        (None, "", False),
+        ("*/*", "", False),
+        ("application/json, text/plain;q=0.5", "", False),
+        ("text/plain", "", True),
+        ("text/*;q=0.9, application/json;q=0.1", "", True),
+        ("application/json", "?format=text", True),
+        ("text/plain", "?format=json", False),
     ],
 )
 def test_the_schema_as_text(
-    shared_http: httpx.Client, data_set: AttachmentRecord, accept: str | None, is_text: bool
+    shared_http: httpx.Client, data_set: AttachmentRecord, accept: str | None, query: str, is_text: bool
 ) -> None:
     headers = {"Accept": accept} if accept else {}
-    response = shared_http.get(f"/v1/attachments/{data_set.id}/schema", headers=headers)
+    response = shared_http.get(f"/v1/attachments/{data_set.id}/schema{query}", headers=headers)
     assert response.headers["vary"] == "Accept"
     if is_text:
         assert response.headers["content-type"] == "text/plain; charset=utf-8"

@@ -197,6 +197,9 @@ async def data_set_schema(
     request: Request,
     gateway: GatewayDep,
     caller: CallerDep,
+    word: Annotated[
+        Literal["json", "text"] | None, Query(alias="format", description="takes precedence over Accept")
+    ] = None,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
     """Return a data set's variables as PROC CONTENTS lists them: as JSON, or as its printed text (text/plain)."""
@@ -209,7 +212,7 @@ async def data_set_schema(
             raise Problem("gone", "the content has been deleted") from None
 
     found = await run_in(pools_of(request).downloads, read)
-    if quality(accept, "text/plain") > quality(accept, "application/json"):
+    if word == "text" or (word is None and quality(accept, "text/plain") > quality(accept, "application/json")):
         body, media_type = listing(found).encode("utf-8", "replace"), "text/plain; charset=utf-8"
     else:
         body, media_type = describe(found).model_dump_json().encode(), "application/json"
