@@ -67,7 +67,7 @@ QUARANTINED_ATTACHMENTS: dict[str, str] = {
     "aborted": "deleted because its sender gave it up before it was complete",
     "bad-checksum": "a file that has not the checksum that its sender says",
     "bad-column": "a column of an order packet whose type is unknown",
-    "bad-content": "parts that cannot be decoded in any dialect, or another number of observations than announced",
+    "bad-content": "parts that cannot be decoded in any dialect: also variables of another number than announced",
     "bad-group": "segments that overlap or leave a gap; packets of a result set that do not follow each other",
     "bad-rows": "rows of an order packet that do not fit their columns",
     "column-type": "values that the type of their column does not allow",
@@ -91,8 +91,8 @@ QUARANTINED_ATTACHMENTS: dict[str, str] = {
     "retention": "deleted by `[retention]`",
     "several-files": "an attachment over Rendezvous of several files",
     "unexpected-message": "a message over Rendezvous that does not belong to this kind of attachment",
-    "variable-count": "more than 32,767 variables, or another number than the definition announces",
-    "variable-length": "a numeric of less than 2 or more than 8 bytes, a character of more than 32,767",
+    "variable-count": "more than 32,767 variables, or more bytes than the announced ones can have",
+    "variable-length": "a numeric of 1 byte, a character of more than 32,767",
 }
 """Codes of attachments (`reason_code`)."""
 

@@ -65,9 +65,12 @@ def read_data_set(record: AttachmentRecord, received: Received, store: StoreTabl
     """Store the table of a data set attachment. Raises InvalidInputError and WireError."""
     messages = _by_kind(received, record.dialects or dialect.ALL)
     defined = _defined(received.first, messages, record.dialects or dialect.ALL)
-    blocks = data_set_messages.observation_blocks(
-        messages[MessageKind.OBSERVATIONS], defined.definition, defined.dialects
-    )
+    definition = defined.definition
+    try:
+        blocks = data_set_messages.observation_blocks(messages[MessageKind.OBSERVATIONS], definition, defined.dialects)
+    except WireError as error:
+        code = "observation-torn" if definition.observations < 0 else "observation-count"
+        raise InvalidInputError(code, error.row, error.at, error.why) from error
     return _stored(record, received, messages, defined, blocks, store)
 
 

@@ -246,26 +246,77 @@ def stretched(length: int) -> list[Variable]:
     return [*VARIABLES[:-1], replace(VARIABLES[-1], length=length)]
 
 
-HOSTILE: dict[str, tuple[dict[str, Any], list[Variable], str]] = {
-    "a million variables": ({"variables": 1_000_000}, VARIABLES, "1,000,000 variables, at most 32,767 are read"),
-    "variables that are not there": ({"variables": 30_000}, VARIABLES, "30000 variables in"),
-    "observations of no bytes": ({"obs_length": 0, "observations": 1 << 30}, VARIABLES, "observations of no bytes"),
-    "2^31 rows": ({"observations": (1 << 31) - 1}, VARIABLES, "instead of 2147483647 rows of 28 bytes"),
+HOSTILE: dict[str, tuple[dict[str, Any], list[Variable], str, str]] = {
+    "a million variables": (
+        {"variables": 1_000_000},
+        VARIABLES,
+        "variable-count",
+        "1,000,000 variables, at most 32,767 are read",
+    ),
+    "variables that are not there": ({"variables": 30_000}, VARIABLES, "bad-content", "30000 variables in"),
+    "a variable too few": ({"variables": 5, "observations": 1}, VARIABLES, "bad-content", "byte"),
+    "a variable too many": ({"variables": 3, "observations": 1}, VARIABLES, "bad-content", "byte"),
+    "observations of no bytes": (
+        {"obs_length": 0, "observations": 1 << 30},
+        VARIABLES,
+        "observation-length",
+        "observations of no bytes",
+    ),
+    "2^31 rows": (
+        {"observations": (1 << 31) - 1},
+        VARIABLES,
+        "observation-count",
+        "instead of 2147483647 rows of 28 bytes",
+    ),
+    "half a row": (
+        {"obs_length": 24, "observations": -1},
+        VARIABLES,
+        "observation-torn",
+        "instead of whole rows of 24",
+    ),
     "rows of 2^31 bytes": (
         {"obs_length": (1 << 31) - 1, "observations": 1},
         VARIABLES,
+        "observation-count",
         "instead of 1 rows of 2147483647 bytes",
     ),
-    "rows too short": ({"obs_length": 14, "observations": 2}, VARIABLES, "need 28 bytes, but an observation has 14"),
-    "rows too long": ({"obs_length": 7, "observations": 4}, VARIABLES, "need 28 bytes, but an observation has 7"),
-    "a variable too long": ({"observations": 1}, stretched(40_000), "cannot have length 40000"),
-    "variables of 2^31 bytes": ({"observations": 1}, stretched((1 << 31) - 1), "cannot have length 2147483647"),
+    "rows too short": (
+        {"obs_length": 14, "observations": 2},
+        VARIABLES,
+        "observation-length",
+        "need 28 bytes, but an observation has 14",
+    ),
+    "rows too long": (
+        {"obs_length": 7, "observations": 4},
+        VARIABLES,
+        "observation-length",
+        "need 28 bytes, but an observation has 7",
+    ),
+    "a numeric of a byte": (
+        {"observations": 1},
+        [replace(VARIABLES[0], length=1), *VARIABLES[1:]],
+        "variable-length",
+        "cannot have length 1",
+    ),
+    "a numeric too long": (
+        {"observations": 1},
+        [replace(VARIABLES[0], length=9), *VARIABLES[1:]],
+        "bad-content",
+        "length",
+    ),
+    "a variable too long": ({"observations": 1}, stretched(40_000), "variable-length", "cannot have length 40000"),
+    "variables of 2^31 bytes": (
+        {"observations": 1},
+        stretched((1 << 31) - 1),
+        "variable-length",
+        "cannot have length 2147483647",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_definitions_are_refused_before_memory_is_taken(tmp_path: Path, name: str) -> None:
-    fields, variables, why = HOSTILE[name]
+    fields, variables, code, why = HOSTILE[name]
     bodies = bodies_of([], **fields)[:1]
     bodies += [*data_set_messages.write_variables(variables, BIG, "utf-8"), bytes([0, 0, 0, 3]) + ROW]
     with service_context(tmp_path) as context:
@@ -274,7 +325,7 @@ def test_hostile_definitions_are_refused_before_memory_is_taken(tmp_path: Path, 
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         record = received(context, 1)
-    assert record.state is AttachmentState.QUARANTINED
+    assert (record.state, record.reason_code) == (AttachmentState.QUARANTINED, code)
     assert why in (record.reason or "")
     assert peak < 8 << 20
 
