@@ -5,12 +5,10 @@ Parquet and Arrow keep all data, including `sas.*` metadata.
 
 import json
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import Any
 
 import pyarrow as pa
 
-from app.dataset import missing
 from app.dataset.description import sas_metadata
 from app.dataset.parquet import write_row_groups
 from app.tables.write.output_pieces import OutputPieces, Piece
@@ -77,23 +75,11 @@ def write_xpt_5(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
 
 
 def _write(table: OutputTable, options: OutputOptions, version: Version) -> Iterator[Piece]:
-    # Latin-1 has the characters of these sets, in single bytes too, so texts keep their lengths.
-    is_latin = _is_latin(sas_metadata(table.schema.metadata).get("encoding", "utf-8"))
     return write(
         table.schema,
         table.batches,
         version,
         rows=table.rows,
         created=table.created.replace(tzinfo=None),
-        charset="latin-1" if is_latin else None,
         rename=bool(options.rename),
     )
-
-
-@cache
-def _is_latin(charset: str) -> bool:
-    """Tell whether a character set is a single-byte EBCDIC with the characters of Latin-1."""
-    try:
-        return missing.is_ebcdic(charset) and bool(bytes(range(256)).decode(charset).encode("latin-1"))
-    except (LookupError, UnicodeError):
-        return False

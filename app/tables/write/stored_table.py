@@ -9,9 +9,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.dataset import side_columns
+from app.dataset.description import sas_metadata
 from app.dataset.value_labels import Catalog
 from app.tables.write.output_table import OptionError, OutputOptions, OutputTable, TableFormat
 from app.tables.write.selection import Labelling, labelling, select
+from app.tables.xpt.xpt_limits import DEFAULT_CHARSET, charset_of
 
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset, Fragment  # takes a quarter of a second to load
@@ -68,14 +70,16 @@ def row_range(options: OutputOptions, rows: int) -> tuple[int, int]:
 def selected(schema: pa.Schema, options: OutputOptions, known: TableFormat, rows: OutputRows) -> OutputTable:
     """Return the columns that settled options choose, for a format. Raises OptionError.
 
-    If the format needs lengths of texts that the schema does not state, all these texts are read first.
+    If the format needs lengths of texts that the schema does not state, all these texts are read first. Stated lengths
+    are of the original character set: a file of which the texts become UTF-8 may need more.
     """
     selection = select(schema, options, known)
+    is_recoded = sas_metadata(schema.metadata).get("encoding", DEFAULT_CHARSET) != charset_of(schema) == DEFAULT_CHARSET
     unknown = []
     for field in map(schema.field, selection.sources) if known.needs_lengths else ():
         is_stated = (field.metadata or {}).get(b"sas.type") == b"character" and b"sas.length" in field.metadata
         is_character = pa.types.is_string(field.type) or known.as_digits(field.type)
-        if is_character and not is_stated and not side_columns.is_side(field):
+        if is_character and (is_recoded or not is_stated) and not side_columns.is_side(field):
             unknown.append(field.name)
     if unknown:
         longest = dict.fromkeys(unknown, 0)
@@ -84,7 +88,8 @@ def selected(schema: pa.Schema, options: OutputOptions, known: TableFormat, rows
                 longest[name] = max(longest[name], pc.max(pc.binary_length(column)).as_py() or 0)
         for name, length in longest.items():
             at = schema.get_field_index(name)
-            stated = {b"sas.type": b"character", b"sas.length": str(max(length, 1)).encode()}
+            known_length = int(sas_metadata(schema.field(at).metadata).get("length", "1"))
+            stated = {b"sas.type": b"character", b"sas.length": str(max(length, known_length)).encode()}
             metadata = {**(schema.field(at).metadata or {}), **stated}
             schema = schema.set(at, schema.field(at).with_metadata(metadata))
         selection = select(schema, options, known)

@@ -7,11 +7,12 @@ for reserved names "Rules for SAS Names", as for data sets that are sent (`app.d
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from app.dataset import checks, format_names, sas_columns, side_columns
+from app.dataset import checks, format_names, missing, sas_columns, side_columns
 from app.dataset.format_names import SasFormat
 from app.dataset.schema import MOST_VARIABLES
 from app.model.errors import InvalidInputError
@@ -280,10 +281,25 @@ def checked_charset(charset: str) -> str:
     return charset
 
 
-def own_charset(schema: pa.Schema) -> str:
-    """Return the original character set of a table's texts if a transport file can have it; else UTF-8."""
-    stated = (schema.metadata or {}).get(b"sas.encoding", b"").decode("utf-8", "replace")
-    return stated if _has_ascii(stated) else DEFAULT_CHARSET
+def charset_of(schema: pa.Schema) -> str:
+    """Return the character set of a table's texts in a transport file: their original one, if a file can have it.
+
+    Texts in EBCDIC become Latin-1 if it has their characters, in single bytes too, so that they keep their lengths.
+    Others become UTF-8: those in UTF-16, for example.
+    """
+    stated: str = (schema.metadata or {}).get(b"sas.encoding", b"").decode("utf-8", "replace")
+    if _has_ascii(stated):
+        return stated
+    return "latin-1" if _is_latin(stated) else DEFAULT_CHARSET
+
+
+@cache
+def _is_latin(charset: str) -> bool:
+    """Tell whether a character set is a single-byte EBCDIC with the characters of Latin-1."""
+    try:
+        return missing.is_ebcdic(charset) and bool(bytes(range(256)).decode(charset).encode("latin-1"))
+    except (LookupError, UnicodeError):
+        return False
 
 
 def _has_ascii(charset: str) -> bool:

@@ -53,9 +53,9 @@ def write(
     """Yield a transport file with one data set, in pieces of at most 1 MiB (at least one row).
 
     `rows` is the number of rows, if known: version 8 states it. `created` is the creation time in the file; the same
-    table and time give the same bytes. `charset` is a Python codec's name, by default the data set's own if it contains
-    ASCII, else UTF-8. `rename` changes items that the version cannot hold, as `app.tables.xpt.xpt_limits.fit` does,
-    which also returns the changes. `lengths` are the bytes that the longest value of a text column needs
+    table and time give the same bytes. `charset` is a Python codec's name, by default what `xpt_limits.charset_of`
+    returns. `rename` changes items that the version cannot hold, as `app.tables.xpt.xpt_limits.fit` does, which also
+    returns the changes. `lengths` are the bytes that the longest value of a text column needs
     (`app.dataset.encode.character_lengths`); a column without `sas.length` must have one there.
 
     Version 5 cannot distinguish rows at its end from padding if they have only blank character values and lie in the
@@ -64,7 +64,7 @@ def write(
     Raises MisfitError, before anything is written, for items that the version cannot hold. Raises InvalidInputError,
     naming column and row, for a value that its variable or the character set cannot hold.
     """
-    charset = xpt_limits.checked_charset(charset or xpt_limits.own_charset(schema))
+    charset = xpt_limits.checked_charset(charset or xpt_limits.charset_of(schema))
     fitted, _ = fit(schema, version, charset=charset, rename=rename, lengths=lengths)
     definition, described = encode.describe(
         fitted, charset=charset, observations=-1, character_lengths=lengths, float_format="ibm"

@@ -53,6 +53,22 @@ def test_texts_of_an_ebcdic_data_set_keep_their_lengths() -> None:
     assert came_back(made(table, "xpt"), "latin-1")["C"].to_pylist() == ["äöüß", "ÄÖÜ"]
 
 
+@pytest.mark.parametrize("charset", ["utf-16-be", "utf-16-le", "cp930"])
+def test_texts_in_a_set_that_no_file_can_have_become_utf_8_of_the_length_they_need(
+    tmp_path: Path, charset: str
+) -> None:
+    schema = pa.schema(
+        [field("C", pa.string(), length="6"), field("D", pa.string(), length="40")], {"sas.encoding": charset}
+    )
+    texts = ["日本語", "ab"]
+    for name in ("xpt", "xpt-v5"):
+        data = made(pa.table([texts, texts], schema=schema), name)
+        assert came_back(data).to_pydict() == {"C": texts, "D": texts}
+        (tmp_path / "some.xpt").write_bytes(data)
+        frame, about = pyreadstat.read_xport(tmp_path / "some.xpt", encoding="utf-8")
+        assert (frame["C"].to_list(), about.variable_storage_width) == (texts, {"C": 9, "D": 40})
+
+
 def test_what_does_not_fit_is_told_before_a_byte_is_made() -> None:
     schema = pa.schema([field("MuchTooLong", pa.float64())], {"sas.member": "M"})
     table: Any = pa.table([[1.0]], schema=schema)

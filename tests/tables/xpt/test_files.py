@@ -224,9 +224,9 @@ def test_a_character_set_without_ascii_is_refused(charset: str) -> None:
         file_of(small(), 5, charset=charset)
 
 
-def test_a_table_in_ebcdic_is_written_in_utf_8() -> None:
+def test_a_table_in_ebcdic_is_written_in_latin_1() -> None:
     written = table([character("C", 2)], [["é"]], encoding="cp037")
-    assert "é".encode() in file_of(written, 5)
+    assert "é ".encode("latin-1") in file_of(written, 5)
 
 
 def test_thousands_of_equal_names_are_told_apart() -> None:

@@ -71,7 +71,7 @@ _FILE = dict.fromkeys(("application/octet-stream", "text/plain"), _BINARY)
 _CONTENT_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "the content", "content": _FILE | DESCRIBED, "headers": CODED},
     206: {
-        "description": "one range, or several as multipart/byteranges; or the leading part",
+        "description": "one range, or several as multipart/byteranges; or the leading part of a file",
         "content": _FILE | {"multipart/byteranges": _BINARY},
     },
     304: {"description": "the client already has it"},
@@ -126,8 +126,8 @@ async def attachment_content(
     partial: Annotated[
         bool,
         Query(
-            description="of an unfinished attachment, return the content of its leading parts, up to the first gap "
-            "(206, `Missing-Parts`)"
+            description="of an unfinished attachment, return the content of its leading parts, up to the first gap, "
+            "with `Missing-Parts`: of a file with 206, of a data set with 200"
         ),
     ] = False,
     charset: Annotated[
@@ -141,7 +141,7 @@ async def attachment_content(
     Converted text (CSV, JSON, NDJSON) is compressed as Accept-Encoding asks: `zstd` or `gzip`. Supports If-Match and
     If-None-Match. Stored content (files, and whole data sets as Parquet) also supports Range and
     If-Range; its entity tag is the SHA-256 of the whole. For a converted text file, the header `Undecodable-Bytes` has
-    the number of bytes that could not be decoded, and the position of the first one; each such byte becomes U+FFFD.
+    the number of bytes that could not be decoded, and the position of the first one; U+FFFD is in place of such bytes.
 
     With `partial`, the leading parts of an attachment that is not finished are returned, up to the first gap. Of a file
     this is a range of bytes, at most 16 MiB, without a known end (`Content-Range: bytes 0-4095/*`); Range with one
@@ -214,9 +214,9 @@ def _text_in_utf_8(request: Request, record: AttachmentRecord, content: Content)
     """Answer with a text file's text in UTF-8.
 
     The text is read twice. The first time, the undecodable bytes are counted for the header `Undecodable-Bytes`, which
-    is sent before the text (`3; first=17`: three bytes, the first one at byte 17 of the stored content). Each such byte
-    becomes U+FFFD. Raises OptionError for a file that is not a text file, and Problem for one whose character set is
-    unknown.
+    is sent before the text (`3; first=17`: three bytes, the first one at byte 17 of the stored content). U+FFFD is in
+    place of such bytes, once for those of one broken character. Raises OptionError for a file that is not a text file,
+    and Problem for one whose character set is unknown.
     """
     if record.kind is not AttachmentKind.TEXT_FILE:
         raise OptionError("charset", "only text files are converted")
