@@ -89,7 +89,7 @@ def selected(schema: pa.Schema, options: OutputOptions, known: TableFormat, rows
         for name, length in longest.items():
             at = schema.get_field_index(name)
             known_length = int(sas_metadata(schema.field(at).metadata).get("length", "1"))
-            stated = {b"sas.type": b"character", b"sas.length": str(max(length, known_length)).encode()}
+            stated = {b"sas.type": b"character", b"sas.length": str(max(length, known_length, 1)).encode()}
             metadata = {**(schema.field(at).metadata or {}), **stated}
             schema = schema.set(at, schema.field(at).with_metadata(metadata))
         selection = select(schema, options, known)
