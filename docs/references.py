@@ -52,6 +52,7 @@ QUARANTINED_MESSAGES: dict[str, str] = {
     "report-message": "MsgType 4 in a group: a report contains no data",
     "segment-beyond-end": "a segment of file transfer that goes past the end of its file",
     "segment-too-large": "a segment, or a size, that is larger than file transfer allows",
+    "segmented-message": "a segment of an IBM MQ message, where the framing of the source reads whole messages",
     "sequence-beyond-count": "a part whose number exceeds the number of parts, also in the other byte order",
     "sequence-beyond-last": "a MsgSeqNumber after the last one of its group",
     "too-many-attachments": "a header with more attachments than `limits.attachments_a_message`",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from app.codecs.ibm_mq.constants import MQMF_LAST_SEGMENT, SEGMENT_FLAGS
 from app.codecs.missing_parts.request_documents import GONE_FORMAT, GONE_MSG_TYPE
 from app.framing.registry import find_framing
 from app.model.errors import InvalidInputError, with_type
@@ -30,6 +31,8 @@ def read_event(message: PhysicalMessage, known: int) -> Event | Pieces:
     if is_answer(message) and framing is not None and framing.names_missing:
         return Pieces()
     if framing is not None:
+        if (message.offset or message.msg_flags & SEGMENT_FLAGS) and not framing.traits.reads_segments:
+            _check_whole(message)
         try:
             event = framing.read(message, known)
             return _traced(event, message.properties) if message.properties else event
@@ -43,6 +46,21 @@ def read_event(message: PhysicalMessage, known: int) -> Event | Pieces:
     raise InvalidInputError(
         "unknown-framing", "framing", -1, f"unknown framing {message.framing!r}: messages of it are kept, not read"
     )
+
+
+def _check_whole(message: PhysicalMessage) -> None:
+    """Refuse a part of a segmented message, since the framing would take its bytes for a whole message.
+
+    The only segment of a message is whole: so a queue manager describes a message that it has put together.
+    """
+    flags, offset = message.msg_flags, message.offset
+    if offset or not flags & MQMF_LAST_SEGMENT:
+        why = (
+            f"a segment (MsgFlags {flags}, Offset {offset}), but {message.framing} reads whole messages: have the "
+            "queue manager put them together (mqmd_version = 2 of an ibm_mq source, MQGMO_COMPLETE_MSG elsewhere), or "
+            "send whole ones"
+        )
+        raise InvalidInputError("segmented-message", "offset" if offset else "msg_flags", -1, why)
 
 
 def is_answer(message: PhysicalMessage) -> bool:

@@ -24,6 +24,7 @@ from app.codecs.ibm_mq.constants import (
     MQMT_DATAGRAM,
     MQMT_REPORT,
     MQOL_UNDEFINED,
+    SEGMENT_FLAGS,
 )
 from app.codecs.ibm_mq.structure_writing import identifier
 from app.framing.protocol import (
@@ -53,7 +54,6 @@ LONGEST_PROPERTY = 4096
 """The most characters of a file name or a description; a longer one is ignored."""
 
 _IN_GROUP = MQMF_MSG_IN_GROUP | MQMF_LAST_MSG_IN_GROUP
-_SEGMENTED = MQMF_SEGMENT | MQMF_LAST_SEGMENT
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 _TRAITS = FramingTraits("mq_group", reads_segments=True)
@@ -87,7 +87,7 @@ class MqGroup(Framing):
             message.msg_seq_number,
             message.offset,
             len(message.body),
-            ends_message=not flags & _SEGMENTED or bool(flags & MQMF_LAST_SEGMENT),
+            ends_message=not flags & SEGMENT_FLAGS or bool(flags & MQMF_LAST_SEGMENT),
             ends_group=not flags & _IN_GROUP or bool(flags & MQMF_LAST_MSG_IN_GROUP),
         )
 
@@ -96,7 +96,7 @@ class MqGroup(Framing):
 
         They are its GroupId, or the MsgId of a message that is in no group and is not a segment.
         """
-        row = "group_id" if message.msg_flags & (_IN_GROUP | _SEGMENTED) else "message_id"
+        row = "group_id" if message.msg_flags & (_IN_GROUP | SEGMENT_FLAGS) else "message_id"
         key: bytes = getattr(message, row)
         if len(key) > len(MQ_NO_ID):
             raise InvalidInputError(
@@ -136,13 +136,13 @@ def _number_fault(message: PhysicalMessage) -> _Fault | None:
         return "msg_seq_number", -1, f"{number}, but no flag puts the message into a group"
     if not 0 <= offset <= HIGHEST:
         return "offset", -1, f"{offset} is outside 0 to {HIGHEST}"
-    if offset and not flags & _SEGMENTED:
+    if offset and not flags & SEGMENT_FLAGS:
         return "offset", -1, f"{offset}, but no flag makes the message a segment"
     return None
 
 
 def _segment_fault(message: PhysicalMessage) -> _Fault | None:
-    if not message.msg_flags & _SEGMENTED:
+    if not message.msg_flags & SEGMENT_FLAGS:
         return None
     size, original = len(message.body), message.original_length
     if original not in {MQOL_UNDEFINED, size}:
@@ -164,7 +164,7 @@ def _definition(message: PhysicalMessage, key: bytes) -> AttachmentDefinition:
 
 
 def _called_by(message: PhysicalMessage) -> str:
-    return "GROUPID" if message.msg_flags & (_IN_GROUP | _SEGMENTED) else "MSGID"
+    return "GROUPID" if message.msg_flags & (_IN_GROUP | SEGMENT_FLAGS) else "MSGID"
 
 
 def _sound(properties: Mapping[str, str], name: str) -> str | None:

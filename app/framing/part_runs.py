@@ -59,7 +59,7 @@ def _numbered(column: list[str]) -> _Numbered:
 def columns_of(descriptors: Descriptors, framed: npt.NDArray[np.bool_], name: str) -> Columns:
     """Return the columns that the framing of this name finds for its rows. An unknown framing finds none."""
     framing = find_framing(name)
-    return (framing and framing.read_columns(descriptors, framed)) or NO_COLUMNS
+    return (framing and framing.read_columns(descriptors, framed & ~descriptors.may_be_segments)) or NO_COLUMNS
 
 
 def _runs(

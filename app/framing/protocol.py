@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from app.codecs.ibm_mq.constants import SEGMENT_FLAGS
 from app.codecs.sas.file_messages import FileDescription
 from app.codecs.sas.rendezvous_messages import MapItem
 from app.model.attachment import AttachmentKind
@@ -51,12 +52,13 @@ class Descriptors(NamedTuple):
     """The columns of a batch by which framings find sequenced parts with NumPy.
 
     They are the message types, and the bytes of all correlids, one after the other. The correlid of a row begins at its
-    offset. There is one offset more than there are rows.
+    offset. There is one offset more than there are rows. Rows that `may_be_segments` are left to `read_event`.
     """
 
     msg_types: npt.NDArray[np.int64]
     correl_ids: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int64]
+    may_be_segments: npt.NDArray[np.bool_]
 
 
 def descriptors_of_batch(batch: pa.RecordBatch) -> Descriptors:
@@ -67,6 +69,7 @@ def descriptors_of_batch(batch: pa.RecordBatch) -> Descriptors:
         batch.column("msg_type").to_numpy(),
         np.frombuffer(data or b"", np.uint8),
         np.frombuffer(offsets, "<i4", len(column) + 1, 4 * column.offset).astype(np.int64),
+        (batch.column("msg_flags").to_numpy() & SEGMENT_FLAGS | batch.column("offset").to_numpy()) != 0,
     )
 
 
@@ -77,6 +80,7 @@ def descriptors_of(messages: Sequence[PhysicalMessage]) -> Descriptors:
         np.array([message.msg_type for message in messages], np.int64),
         np.frombuffer(b"".join(correl_ids), np.uint8),
         np.fromiter(accumulate(map(len, correl_ids), initial=0), np.int64, len(messages) + 1),
+        np.array([each.msg_flags & SEGMENT_FLAGS | each.offset for each in messages], np.int64) != 0,
     )
 
 
@@ -281,7 +285,8 @@ class Framing(Protocol):
     def read_columns(self, batch: Descriptors, framed: npt.NDArray[np.bool_]) -> Columns | None:  # noqa: ARG002
         """Return the parts and unsequenced messages among the `framed` rows of a batch, as `read` would find them.
 
-        Other rows are read one by one. If the result is None, all rows are.
+        Other rows are read one by one. If the result is None, all rows are. Messages that may be segments are not among
+        the `framed` rows.
         """
         return None
 

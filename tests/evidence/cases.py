@@ -70,7 +70,9 @@ def single(sendings: Iterable[Sending]) -> Iterator[Case]:
     """Yield everything unchanged, and every single change of it."""
     for sending in sendings:
         whole = mutations.unchanged(sending.messages)
-        for mutated in chain([whole], mutations.changed(whole)):
+        # `mq_group` puts segments together, and names the file of a message alone by the GroupId that they get.
+        cut = () if sending.framing == "mq_group" else mutations.segmented(sending.messages)
+        for mutated in chain([whole], mutations.changed(whole), cut):
             yield Case(sending, mutated)
 
 

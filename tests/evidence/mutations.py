@@ -1,10 +1,12 @@
-"""What can go wrong between a sender and the gateway: messages are withheld, swapped, duplicated or cut."""
+"""What can go wrong between a sender and the gateway: messages are withheld, swapped, duplicated, cut or segmented."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
 from tests.evidence.senders.sent import Physical
+
+MQMF_SEGMENT, MQMF_LAST_SEGMENT = 2, 4
 
 
 class Change(NamedTuple):
@@ -35,6 +37,25 @@ def withheld(sent: Sequence[Physical], number: int) -> Iterator[Mutated]:
     for lost in combinations(range(len(sent)), number):
         changes = tuple(Change("withhold", (at,)) for at in lost)
         yield Mutated(changes, tuple((at, each) for at, each in enumerate(sent) if at not in lost))
+
+
+def segmented(sent: Sequence[Physical]) -> Iterator[Mutated]:
+    """Yield what comes when a message comes in two segments, in either order, that nothing has put together."""
+    for place, each in enumerate(sent):
+        if len(each.body) < 2:
+            continue
+        size = next((end for end in each.records if end < len(each.body)), len(each.body) // 2)
+        first, last = (
+            each._replace(body=body, group_id=b"G" * 24, offset=at, msg_flags=flags, records=())
+            for body, at, flags in (
+                (each.body[:size], 0, MQMF_SEGMENT),
+                (each.body[size:], size, MQMF_SEGMENT | MQMF_LAST_SEGMENT),
+            )
+        )
+        for where, both in (("", (first, last)), ("backwards", (last, first))):
+            numbered = [*enumerate(sent)]
+            numbered[place : place + 1] = [(place, segment) for segment in both]
+            yield Mutated((Change("segment", (place,), where),), tuple(numbered))
 
 
 def twice(sent: Sequence[Physical]) -> Iterator[Mutated]:

@@ -11,6 +11,7 @@ from app.codecs.sas.attachment_messages import write_count, write_header
 from app.codecs.sas.dialect import DIALECTS, Dialect
 from app.framing import sas_queue
 from app.framing.message_charsets import charset_of, charsets
+from app.framing.message_events import read_event
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.model.errors import InvalidInputError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
@@ -19,6 +20,19 @@ from app.model.records import FramingOptions
 
 HEADER, SUBORDINATE = 100_000, 100_001
 KEY = bytes(range(65, 81))
+SEGMENTS = [
+    (0b00001, 0, True),
+    (0b00010, 0, False),
+    (0b00010, 9, False),
+    (0b00110, 9, False),
+    (0b00100, 9, False),
+    (0b11110, 0, True),
+    (0b00110, 0, True),
+    (0b00100, 0, True),
+    (0b00000, 9, False),
+]
+"""MsgFlags and Offset, and whether such a message is a whole one. A queue manager that puts the segments of a message
+together says that it is the only segment."""
 
 
 def physical(
@@ -43,6 +57,22 @@ def refusal(message: PhysicalMessage) -> InvalidInputError:
     with pytest.raises(InvalidInputError) as caught:
         read(message)
     return caught.value
+
+
+@pytest.mark.parametrize(("flags", "offset", "is_whole"), SEGMENTS)
+@pytest.mark.parametrize("msg_type", [HEADER, SUBORDINATE])
+def test_a_segment_is_refused_unless_it_is_the_only_one(
+    msg_type: int, flags: int, offset: int, *, is_whole: bool
+) -> None:
+    whole = physical(msg_type, write_header(header("a"), DIALECTS[0]), correlid.join(KEY, 2))
+    came = whole._replace(msg_flags=flags, offset=offset, group_id=b"G" * 24)
+    if is_whole:
+        assert read_event(came, dialect.ALL) == read_event(whole, dialect.ALL)
+        return
+    with pytest.raises(InvalidInputError) as caught:
+        read_event(came, dialect.ALL)
+    assert caught.value.code == "segmented-message"
+    assert "MQGMO_COMPLETE_MSG" in caught.value.why
 
 
 # --- what is well made --------------------------------------------------------------------------------------------

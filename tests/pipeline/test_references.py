@@ -60,9 +60,9 @@ MESSAGES = st.builds(
     body=st.binary(max_size=9),
     group_id=st.sampled_from([b"", b"g" * 24]),
     message_id=st.sampled_from([b"", b"m" * 24]),
-    msg_flags=st.sampled_from([0, 8, 16, 24]),
+    msg_flags=st.sampled_from([0, 1, 2, 4, 6, 8, 16, 24]),
     msg_seq_number=st.integers(-1, 3),
-    offset=st.integers(-1, 3),
+    offset=st.sampled_from([0, 0, 0, -1, 3]),
     received_at=st.integers(0, 1 << 50),
 )
 

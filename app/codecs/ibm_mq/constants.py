@@ -69,6 +69,8 @@ MQMF_SEGMENT = 2
 MQMF_LAST_SEGMENT = 4
 MQMF_MSG_IN_GROUP = 8
 MQMF_LAST_MSG_IN_GROUP = 16
+SEGMENT_FLAGS = MQMF_SEGMENT | MQMF_LAST_SEGMENT
+"""Message flags of segments. A queue manager that puts the segments of a message together sets both."""
 MQMF_REJECT_UNSUP_MASK = 0xFFF
 """Message flags that a queue manager refuses if it does not know them."""
 

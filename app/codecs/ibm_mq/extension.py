@@ -35,7 +35,6 @@ from app.codecs.ibm_mq.constants import (
     MQMF_LAST_SEGMENT,
     MQMF_MSG_IN_GROUP,
     MQMF_REJECT_UNSUP_MASK,
-    MQMF_SEGMENT,
     MQMF_SEGMENTATION_ALLOWED,
     MQMT_REPORT,
     MQOL_UNDEFINED,
@@ -44,6 +43,7 @@ from app.codecs.ibm_mq.constants import (
     MQRC_MSG_SEQ_NUMBER_ERROR,
     MQRC_OFFSET_ERROR,
     MQRC_ORIGINAL_LENGTH_ERROR,
+    SEGMENT_FLAGS,
 )
 from app.codecs.ibm_mq.encodings import EBCDIC
 from app.codecs.ibm_mq.headers import MQMD1, MQMD2, MQMDE
@@ -53,9 +53,8 @@ from app.wire import Context, WireError
 from app.wire.kinds import Buffer
 
 MOST: Final = 999_999_999
-_SEGMENT = MQMF_SEGMENT | MQMF_LAST_SEGMENT
 UNKNOWN_FLAGS: Final = MQMF_REJECT_UNSUP_MASK & ~(
-    MQMF_SEGMENTATION_ALLOWED | _SEGMENT | MQMF_MSG_IN_GROUP | MQMF_LAST_MSG_IN_GROUP
+    MQMF_SEGMENTATION_ALLOWED | SEGMENT_FLAGS | MQMF_MSG_IN_GROUP | MQMF_LAST_MSG_IN_GROUP
 )
 HEADS: Final = Heads([MQMDE()])
 _HEAD_SIZE = 8
@@ -137,7 +136,7 @@ def on_put(
         if is_wrong(extension):
             value = getattr(extension, name)
             raise ExtensionError(reason, f"MQMDE.{name}", at + _PLACES[f"MQMDE.{name}"], f"{value}, {why}")
-    if msg_type == MQMT_REPORT and extension.msg_flags & _SEGMENT:
+    if msg_type == MQMT_REPORT and extension.msg_flags & SEGMENT_FLAGS:
         data = 0 if extension.format in HEADER_FORMATS else len(buffer) - end
         least = data if extension.msg_flags & MQMF_LAST_SEGMENT else max(data, 1)
         if extension.original_length < least:
