@@ -1,6 +1,8 @@
 """The character sets in which the text of a SAS message is read and written."""
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from app.codecs.ibm_mq.encodings import EBCDIC, is_ebcdic
@@ -25,19 +27,50 @@ def charsets(message: PhysicalMessage) -> Iterator[str]:
     yield from dict.fromkeys(name for name in (named, "utf-8", *GUESSES) if name)
 
 
-def in_first_charset(message: PhysicalMessage, read: Callable[[str], T]) -> T:
+_NAME = re.compile(r"[A-Z_][A-Z0-9_]*", re.ASCII | re.IGNORECASE)
+
+
+def in_first_charset(
+    message: PhysicalMessage, read: Callable[[str], T], words: Callable[[T], Sequence[str]] = lambda _: ()
+) -> T:
     """Return what `read` returns for the first of `charsets` in which a message's text can be read.
+
+    A guess can read EBCDIC, too. It is taken for EBCDIC if all `words`, which are names of SAS, are such names then.
 
     Raises the WireError of the first one if it can be read in none.
     """
     refusal: WireError | None = None
     for charset in charsets(message):
         try:
-            return read(charset)
+            found = read(charset)
         except WireError as error:
             refusal = refusal or error
+            continue
+        if charset in GUESSES and named_charset(message.ccsid, message.encoding) is None:
+            with suppress(WireError):
+                names = words(ebcdic := read(EBCDIC))
+                if names and all(map(_NAME.fullmatch, names)):
+                    return ebcdic
+        return found
     assert refusal is not None
     raise refusal
+
+
+def charset_doubt(message: PhysicalMessage, used: str) -> str | None:
+    """Return why the character set in which the names and labels of a data set were read is in doubt; None if it is the
+    declared one, or if none is declared and they are UTF-8."""
+    declared = named_charset(message.ccsid, message.encoding)
+    if declared == used:
+        return None
+    if declared is not None:
+        return f"names and labels are not {declared}, which is declared: all texts are read as {used}"
+    if message.ccsid > 0:
+        return f"{_undeclared(message)}: texts are read as {used}"
+    return None if used == "utf-8" else f"{_undeclared(message)}, and names or labels are not utf-8: read as {used}"
+
+
+def _undeclared(message: PhysicalMessage) -> str:
+    return f"no codec for CCSID {message.ccsid}" if message.ccsid > 0 else "no character set is declared"
 
 
 class Stored(NamedTuple):
@@ -58,8 +91,8 @@ def store_table(plan: DecodingPlan, blocks: Blocks, message: PhysicalMessage, st
     except Unforeseen as unforeseen:
         fitting = unforeseen.plan
     if fitting.has_damaged_texts and named_charset(message.ccsid, message.encoding) is None:
-        for charset in GUESSES:
-            why = f"no character set is declared, and the texts are not {plan.how.charset}: they were read as {charset}"
+        for charset in (each for each in GUESSES if each != plan.how.charset):
+            why = f"{_undeclared(message)}, and the texts are not {plan.how.charset}: they were read as {charset}"
             guessed = fitting.in_charset(charset, why)
             try:
                 return Stored(store(guessed.schema, decode.batches(guessed, blocks)), guessed)

@@ -20,7 +20,7 @@ from app.codecs.sas.rendezvous_observations import Shape, read_observations
 from app.dataset import decode, indexes_and_constraints, schema
 from app.dataset.observation_layout import Representation
 from app.framing import sas_evidence
-from app.framing.message_charsets import Stored, in_first_charset, store_table
+from app.framing.message_charsets import Stored, charset_doubt, in_first_charset, store_table
 from app.framing.protocol import Body, DataSetFacts, FileContent, PartReader, Received, Span, StoreTable
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
@@ -164,7 +164,7 @@ def _stored(
     store: StoreTable,
     *warnings: str,
 ) -> Stored:
-    all_warnings = list(warnings)
+    all_warnings = [*warnings, *filter(None, [charset_doubt(received.first, defined.charset)])]
     max_gen = defined.definition.max_gen
     named = {"sas.library": record.qualifier_1, "sas.member": record.qualifier_2, MAX_GEN: str(max_gen or "")}
     metadata = {key: text for key, text in named.items() if text}

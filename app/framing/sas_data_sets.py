@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from app.codecs.ibm_mq.encodings import charset as named_charset
 from app.codecs.ibm_mq.encodings import float_format, integer_order, is_ebcdic
 from app.codecs.sas import data_set_messages, dialect
 from app.codecs.sas.constants import MessageKind
@@ -17,7 +16,7 @@ from app.dataset.decode import SmallDataSet, decode_together
 from app.dataset.numeric import FloatFormat
 from app.dataset.observation_layout import SAMPLE_ROWS, Representation
 from app.framing import sas_evidence
-from app.framing.message_charsets import in_first_charset, store_table
+from app.framing.message_charsets import charset_doubt, in_first_charset, store_table
 from app.framing.protocol import Body, DataSetFacts, DataSetTable, Received, StoreTable
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
@@ -191,7 +190,7 @@ def _facts(received: Received, defined: _Defined, plan: decode.DecodingPlan, row
     evidence = (
         sas_evidence.dialect_of_data_set(defined.dialects, first.encoding),
         sas_evidence.charset_of_texts(how.charset, first.ccsid, first.encoding),
-        sas_evidence.floats_of(how.float_format, missing.is_ebcdic(defined.charset), first.encoding, received.encoding),
+        sas_evidence.floats_of(how.float_format, bool(is_ebcdic(first.ccsid)), first.encoding, received.encoding),
         *sas_evidence.rows_of(plan.rows),
     )
     return DataSetFacts(rows, len(defined.variables), defined.dialects, plan.warnings, evidence)
@@ -230,7 +229,9 @@ def _defined(first: PhysicalMessage, messages: Mapping[MessageKind, _Bodies], kn
             return _read_known(bytes(definition), tuple(map(bytes, variables)), known, charset)
         return _read_definitions(definition, variables, known, charset)
 
-    return in_first_charset(first, read)
+    return in_first_charset(
+        first, read, lambda found: [found.definition.compress, *(each.name for each in found.variables)]
+    )
 
 
 def _read_definitions(body: Body, variables: _Bodies | Sequence[Body], known: int, charset: str) -> _Defined:
@@ -281,13 +282,10 @@ def _representation(received: Received, defined: _Defined) -> tuple[Representati
     warnings = []
     if integer_order(first.encoding) not in {None, chosen.order}:
         warnings.append(f"the descriptor's Encoding {first.encoding} is not the byte order of the definitions")
-    declared = named_charset(first.ccsid, first.encoding)
-    if declared is None and is_ebcdic(first.ccsid):
-        warnings.append(f"no codec for CCSID {first.ccsid}: texts are read as {defined.charset}")
-    elif declared not in {None, defined.charset}:
-        warnings.append(
-            f"names and labels are not {declared}, which is declared: all texts are read as {defined.charset}"
-        )
+    if (doubt := charset_doubt(first, defined.charset)) is not None:
+        warnings.append(doubt)
+    if named is None and is_ibm and not is_ebcdic(first.ccsid):
+        warnings.append("no Encoding is declared, and texts are EBCDIC: numbers are read as IBM floating point")
     return Representation("big" if chosen.order == ">" else "little", floats, defined.charset), warnings
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from functools import lru_cache
 
 from app.codecs.ibm_mq.encodings import charset as named_charset
-from app.codecs.ibm_mq.encodings import float_format, integer_order
+from app.codecs.ibm_mq.encodings import float_format, integer_order, is_ebcdic
 from app.codecs.sas import dialect
 from app.codecs.sas.dialect import Dialect
 from app.dataset.character_columns import GUESSES
@@ -72,13 +72,14 @@ def charset_of_texts(charset: str, ccsid: int, encoding: int) -> Choice:
     if charset in GUESSES:
         others = tuple(each for each in GUESSES if each != charset)
         return Choice(Question.CHARACTER_SET, charset, Ground.PREFERENCE, others)
-    return Choice(Question.CHARACTER_SET, charset, Ground.VALUES if charset == "utf-8" else Ground.DESCRIPTOR)
+    is_declared = charset != "utf-8" and is_ebcdic(ccsid)
+    return Choice(Question.CHARACTER_SET, charset, Ground.DESCRIPTOR if is_declared else Ground.VALUES)
 
 
 @lru_cache(maxsize=256)
-def floats_of(floats: str, is_ebcdic: bool, encoding: int, configured: int) -> Choice:
+def floats_of(floats: str, is_declared_ebcdic: bool, encoding: int, configured: int) -> Choice:
     """Return the choice of the format of floating-point numbers."""
-    if float_format(encoding) is not None or is_ebcdic:
+    if float_format(encoding) is not None or is_declared_ebcdic:
         return Choice(Question.FLOAT_FORMAT, floats, Ground.DESCRIPTOR)
     if float_format(configured) is not None:
         return Choice(Question.FLOAT_FORMAT, floats, Ground.SETTING)

@@ -93,6 +93,7 @@ class SasQueue(Framing):
             header, dialects = in_first_charset(
                 message,
                 lambda charset: read_header(message.body, charset=charset, encoding=message.encoding, known=known),
+                lambda found: [entry.qualifier_1 for entry in found[0].attachments],
             )
         except WireError as error:
             raise InvalidInputError("bad-header", error.row, error.at, error.why) from error

@@ -1,11 +1,13 @@
 """Attachments in doubt are held with the reason, or finished with a warning, as their source is set."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, NamedTuple
 
+import pyarrow.parquet as pq
 import pytest
 
 from app.model.attachment import AttachmentState
@@ -20,6 +22,7 @@ from app.model.records import (
     QuarantineRecord,
 )
 from app.ports import AttachmentFilter, Intake
+from app.service.content.stored_content import object_name, opened
 from app.service.context import ReceiverContext
 from app.service.gateway import Gateway
 from app.testing.gateway_stages import service_context
@@ -27,6 +30,7 @@ from app.testing.waiting import until
 from tests.evidence.hosts import Broker, _physical, in_folder, pipeline
 from tests.evidence.senders import contents, sas_queue, sas_rendezvous
 from tests.evidence.senders.sent import Sending
+from tests.support.ibm_float import ibm
 
 DIALECT = sas_queue.DIALECTS[0]
 SIZE = len(contents.TEXT)
@@ -47,6 +51,28 @@ def long_records() -> Sending:
 
 def on_rendezvous(counting: sas_rendezvous.Counting, size: int) -> Sending:
     return sas_rendezvous.sending("text", "", counting, sas_rendezvous.text_file(size), application=False)
+
+
+class Undeclared(NamedTuple):
+    """A data set in a character set of which its messages say nothing, or nothing that is known."""
+
+    charset: str
+    label: str
+    doubt: str | None
+    ccsid: int = 0
+    encoding: int = 273
+    number: Callable[[float], bytes] | None = None
+
+
+UNDECLARED = [
+    Undeclared("utf-8", "Stationen, größere", None),
+    Undeclared("latin-1", "Stationen, größere", "no character set is declared, and names or labels are not utf-8"),
+    Undeclared("ascii", "stations", "no codec for CCSID 99999", ccsid=99999),
+    Undeclared("latin-1", "größere", "no codec for CCSID 99999", ccsid=99999),
+    Undeclared("cp500", "größere", "no character set is declared", encoding=0, number=ibm),
+    Undeclared("cp500", "größere", "no character set is declared", encoding=273),
+    Undeclared("cp500", "größere", "no codec for CCSID 99999", ccsid=99999, encoding=785, number=ibm),
+]
 
 
 class Feed(Broker):
@@ -132,6 +158,27 @@ def test_a_doubt_that_is_no_loss_warns_unless_the_source_is_strict(
             assert record.state is AttachmentState.FINISHED
             assert len(record.warnings) == 1
     assert pipeline(tmp_path / "pipeline", tmp_path / "journal").keys() == {"s"}
+
+
+@pytest.mark.parametrize(
+    "case", UNDECLARED, ids=lambda case: f"{case.charset} {case.ccsid} {case.encoding} {case.label}"
+)
+def test_a_character_set_that_is_not_declared_is_a_doubt_unless_all_is_utf_8(tmp_path: Path, case: Undeclared) -> None:
+    written = DIALECT._replace(charset=case.charset, number=case.number)
+    attachment = sas_queue.data_set(written, len(contents.TABLE.rows), label=case.label)
+    sent = sas_queue.sending(written, "data set", "", attachment)
+    messages = tuple(each._replace(ccsid=case.ccsid, encoding=case.encoding) for each in sent.messages)
+    with receiving(tmp_path / "default", replace(sent, messages=messages)) as (context, _):
+        record = only(context)
+        assert record.state is AttachmentState.FINISHED
+        with opened(context.store, object_name(record.id)) as file:
+            assert pq.read_schema(file).metadata[b"sas.label"].decode() == case.label
+        assert record.qualifier_2 == attachment.name
+        assert record.warnings[0].startswith(case.doubt) if case.doubt else not record.warnings
+    (by_spark,) = pipeline(tmp_path / "pipeline", tmp_path / "default" / "journal")["s"]
+    assert (by_spark.name, by_spark.content) == (record.qualifier_2, contents.TABLE)
+    with receiving(tmp_path / "hold", replace(sent, messages=messages), on_doubt="hold") as (context, _):
+        assert only(context).reason_code == (DOUBTFUL_CONTENT if case.doubt else None)
 
 
 def test_a_count_with_two_readings_is_held_until_the_subject_shows_what_it_counts(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ The specification leaves byte order, width of a long, NUL and alignment to the s
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, product
 from typing import NamedTuple
 
@@ -23,6 +23,8 @@ class Dialect(NamedTuple):
     long: int
     nul: str
     aligned: bool
+    charset: str = "utf-8"
+    number: Callable[[float], bytes] | None = None
 
     def __str__(self) -> str:
         alignment = "aligned" if self.aligned else "packed"
@@ -76,11 +78,11 @@ class Bytes:
         return self.number(len(text) + counted, size).raw(text + end)
 
     def int_text(self, text: str) -> "Bytes":
-        return self.text(text.encode(), 4)
+        return self.text(text.encode(self.dialect.charset), 4)
 
     def long_text(self, *texts: str) -> "Bytes":
         for text in texts:
-            self.text(text.encode(), self.dialect.long)
+            self.text(text.encode(self.dialect.charset), self.dialect.long)
         return self
 
     def end_of_record(self) -> "Bytes":
@@ -124,9 +126,10 @@ def data_set(
     observations: int,
     rows: Sequence[Sequence[tuple[float, str]]] = contents.ROWS,
     variables_apart: bool = False,
+    label: str = "some rows",
 ) -> Attachment:
     """Return a data set whose sender announces so many observations; its variables come in one message each, or not."""
-    definition = Bytes(dialect).integer(1, 0).long_text("DATA", "some rows").long(observations, 2, 14).long_text("NO")
+    definition = Bytes(dialect).integer(1, 0).long_text("DATA", label).long(observations, 2, 14).long_text("NO")
     definition.raw(b"E").long_text("NO").long(0).long_text("").number(0, 2)
     for _ in ("read", "write", "alter"):
         definition.integer(0).raw(bytes(4))
@@ -139,7 +142,8 @@ def data_set(
     for some in rows:
         body = Bytes(dialect).integer(3)
         for number, word in some:
-            body.raw(struct.pack(dialect.order + "d", number) + word.encode().ljust(6)).end_of_record()
+            eight = dialect.number(number) if dialect.number else struct.pack(dialect.order + "d", number)
+            body.raw(eight + word.ljust(6).encode(dialect.charset)).end_of_record()
         bodies.append(("observations", body))
     table = Table(contents.COLUMNS, tuple(chain.from_iterable(rows)))
     return Attachment("data set", "STATIONS", bodies, table)
