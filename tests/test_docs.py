@@ -76,6 +76,7 @@ def test_every_code_of_quarantine_is_explained() -> None:
     assert list(QUARANTINED_ATTACHMENTS) == sorted(QUARANTINED_ATTACHMENTS)
     of_constants = {
         "aborted",
+        "bad-mq-image",
         "damaged-message",
         "damaged-part",
         "damaged-content",

@@ -14,7 +14,7 @@ from typing import Any, Final
 from app.capture.capture_entries import Origin, RefusedEntry
 from app.capture.hexadecimal import microseconds
 from app.codecs.ibm_mq.constants import MQ_NO_ID
-from app.codecs.ibm_mq.image import is_image, read_image
+from app.codecs.ibm_mq.image import FORMAT_SIZE, fault_code, is_image, read_image
 from app.codecs.ibm_mq.structure_writing import identifier
 from app.codecs.ibm_mq.unwrap import unwrap
 from app.model.message import PhysicalMessage
@@ -55,6 +55,12 @@ def _text(value: Any) -> str:
     return found
 
 
+def _format(value: Any) -> str:
+    if len(found := _text(value)) > FORMAT_SIZE:
+        raise ValueError(f"a text of up to {FORMAT_SIZE} characters")
+    return found
+
+
 def _time(value: Any) -> int:
     try:
         found = value if type(value) is int else microseconds(value)
@@ -87,7 +93,7 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "original_length": _long,
     "encoding": _long,
     "ccsid": _long,
-    "format": _text,
+    "format": _format,
     "put_time": _time,
     "received_at": _time,
     "properties": _properties,
@@ -111,7 +117,7 @@ def read(content: bytes, descriptor: bytes | None, origin: Origin) -> PhysicalMe
         try:
             return origin.completed(read_image(content, initial.source, initial.framing, initial.received_at))
         except WireError as error:
-            return RefusedEntry(initial, "bad-mq-image", f"{error.row}: {error.why}", at=error.at)
+            return RefusedEntry(initial, fault_code(error), f"{error.row}: {error.why}", at=error.at)
     elif origin.framing.needs_descriptor and not initial.msg_type:
         why = "not an MQ image; give it a descriptor, or a message type for all bodies"
         return RefusedEntry(initial, "no-descriptor", why)

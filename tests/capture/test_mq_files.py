@@ -93,7 +93,7 @@ def test_an_image_cut_anywhere_is_refused_or_has_less_of_its_body() -> None:
         elif isinstance(found, PhysicalMessage):
             assert image[:cut].endswith(found.body)
         else:
-            assert found.code == "bad-mq-image"
+            assert found.code == "bad-mq-header"
             assert MQMD1.SIZE <= found.at <= cut
 
 
@@ -112,6 +112,7 @@ def test_an_image_cut_anywhere_is_refused_or_has_less_of_its_body() -> None:
         (b'{"correl_id": 5}', "correl_id must be at most 48 hexadecimal digits"),
         (b'{"group_id": "' + b"00" * 25 + b'"}', "group_id must be at most 48 hexadecimal digits"),
         (b'{"format": 1}', "format must be a text"),
+        (b'{"format": "MQFORMAT9"}', "format must be a text of up to 8 characters"),
         (b'{"put_time": "yesterday"}', "put_time must be an ISO 8601 time"),
         (b'{"put_time": -1}', "put_time must be an ISO 8601 time"),
         (b'{"format": "\\ud800"}', "format must be a text"),

@@ -52,6 +52,8 @@ _CONTEXT_NAMES = (
 _ROWS = {order: rows(MQMD1, order, *_SHARED) for order in ORDERS}
 _CONTEXT = place(MQMD1, _CONTEXT_NAMES[0], _CONTEXT_NAMES[-1])
 _CONTEXT_ROWS = {order: rows(MQMD1, order, *_CONTEXT_NAMES, within=_CONTEXT) for order in ORDERS}
+FORMAT_SIZE: Final = 8
+"""The length of a Format, an MQCHAR8."""
 IMAGE_OVERHEAD: Final = MQMD1.SIZE + MQMDE.SIZE
 """The most bytes that `write_image` puts before a body."""
 
@@ -89,11 +91,24 @@ def descriptor_context(payload: Buffer) -> tuple[type[MQMD1], Context]:
 def read_image(payload: Buffer, source: str, framing: str, received_at: int = 0) -> PhysicalMessage:
     """Return the message of an image; its body is a slice of the payload and is not copied.
 
-    Headers become fields and properties as `unwrap` does it. Raises WireError.
+    Headers become fields and properties as `unwrap` does it. Raises WireError; `fault_code` is its code.
     """
     found = _find(payload)
     start = found.layout.SIZE
-    return unwrap(_described(found, payload, memoryview(payload)[start:], source, framing, received_at), start)
+    message = _described(found, payload, memoryview(payload)[start:], source, framing, received_at)
+    try:
+        return unwrap(message, start)
+    except WireError as error:
+        raise _HeaderError(error.row, error.at, error.why) from error
+
+
+class _HeaderError(WireError):
+    """An error in a header behind the descriptor of an image."""
+
+
+def fault_code(error: WireError) -> str:
+    """Return the code under which a message goes to quarantine for an error of `read_image`."""
+    return "bad-mq-header" if isinstance(error, _HeaderError) else "bad-mq-image"
 
 
 def described(

@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from app.codecs.ibm_mq.constants import MQ_NO_ID
-from app.codecs.ibm_mq.image import IMAGE_OVERHEAD, is_image, read_image, write_image
+from app.codecs.ibm_mq.image import FORMAT_SIZE, IMAGE_OVERHEAD, fault_code, is_image, read_image, write_image
 from app.codecs.ibm_mq.structure_writing import identifier
 from app.codecs.ibm_mq.unwrap import unwrap
 from app.codecs.mqtt import properties
@@ -69,6 +69,12 @@ def _hexadecimal(text: str) -> bytes:
     return found
 
 
+def _format(text: str) -> str:
+    if len(found := text.rstrip()) > FORMAT_SIZE:
+        raise ValueError(text)
+    return found
+
+
 class _Field(NamedTuple):
     """Name of a message field, its conversion from and to text, the value that it has when it is left out, and what its
     texts are."""
@@ -92,7 +98,7 @@ _FIELDS = {
     MSG_TYPE: _long("msg_type", None),
     "encoding": _long("encoding", 0),
     "ccsid": _long("ccsid", 0),
-    "format": _Field("format", str.rstrip, str, "", "a name"),
+    "format": _Field("format", _format, str, "", f"a name of up to {FORMAT_SIZE} characters"),
     "message-id": _identifier("message_id"),
     "group-id": _identifier("group_id"),
     "msg-seq-number": _long("msg_seq_number", 1),
@@ -149,7 +155,7 @@ def read(
         try:
             message = read_image(payload, source, framing.name, received_at)
         except WireError as error:
-            raise InvalidInputError("bad-mq-image", error.row, error.at, error.why) from error
+            raise InvalidInputError(fault_code(error), error.row, error.at, error.why) from error
         return _with_correlation_data(_with_publish_properties(message, correl_id, fields, others), correl_id, framing)
     if not is_described and framing.needs_descriptor:
         unused = ", ".join(_given(correl_id, fields))

@@ -5,7 +5,7 @@ travels as the data itself, as programs of Rendezvous send it, and anything else
 apart by its type and its first bytes.
 """
 
-from app.codecs.ibm_mq.image import IMAGE_OVERHEAD, is_image, read_image, write_image
+from app.codecs.ibm_mq.image import IMAGE_OVERHEAD, fault_code, is_image, read_image, write_image
 from app.codecs.rendezvous.daemon import DaemonFrame, publish, publish_head
 from app.codecs.rendezvous.subjects import REPLY_PROPERTY, SUBJECT_PROPERTY
 from app.codecs.rendezvous.tibrv_message import is_message
@@ -24,14 +24,15 @@ assert HEAD_BYTES > IMAGE_OVERHEAD + 2 * 255 + 64
 def read(frame: DaemonFrame, source: str, framing: FramingTraits, received_at: int) -> PhysicalMessage:
     """Return the physical message that a publication carries.
 
-    Raises InvalidInputError with the code `bad-mq-image`, or `no-envelope` where the framing needs a descriptor.
+    Raises InvalidInputError with the code `bad-mq-image`, `bad-mq-header`, or `no-envelope` where the framing needs a
+    descriptor.
     """
     properties = subjects(frame)
     if not frame.is_message and is_image(frame.data):
         try:
             message = read_image(frame.data, source, framing.name, received_at)
         except WireError as error:
-            raise InvalidInputError("bad-mq-image", error.row, error.at, error.why) from error
+            raise InvalidInputError(fault_code(error), error.row, error.at, error.why) from error
         return message._replace(properties={**message.properties, **properties})
     if framing.needs_descriptor:
         why = f"a publication on {frame.subject!r} that is not an MQ image"

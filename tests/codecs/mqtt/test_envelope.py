@@ -139,6 +139,7 @@ def test_without_a_message_type_properties_are_the_messages_own() -> None:
         ("group-id", "xyz"),
         ("group-id", "00" * 25),
         ("message-id", "abc"),
+        ("format", "MQFORMAT9"),
     ],
 )
 def test_a_field_that_is_none_is_named(name: str, text: str) -> None:

@@ -186,3 +186,9 @@ def test_headers_that_the_format_announces_are_removed(framing: str, order: str)
     assert own(message) == {"a": "b"}
     error = refusal(packed, framing, b"XXXX" + header[4:] + b"body")
     assert (error.code, error.row, error.at) == ("bad-mq-header", "MQRFH2.struc_id", 0)
+    descriptor = b"MD  " + struct.pack(f"{order}7i", 1, 0, 8, -1, 0, int(encoding[order]), 819) + b"MQHMDE  "
+    extension = b"MDE " + struct.pack(f"{order}2i", 2, 71) + bytes(60)
+    error = refusal(b"", framing, descriptor.ljust(324, b"\0") + extension + b"body")
+    assert (error.code, error.row, error.at) == ("bad-mq-header", "MQMDE.struc_length", 332)
+    error = refusal(b"", framing, descriptor)
+    assert error.code == "bad-mq-image"
