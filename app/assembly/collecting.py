@@ -7,6 +7,7 @@ from app.assembly.states import DONE, Input, follow
 from app.codecs.sas.dialect import orders
 from app.model.attachment import AttachmentDefinition, AttachmentState
 from app.model.event import Unsequenced
+from app.model.evidence import kept_warnings
 from app.model.records import DAMAGED_PART, DOUBTFUL_COUNT, LOST_CODES, AttachmentRecord, changed
 
 Key = tuple[str, bytes]
@@ -176,7 +177,9 @@ class TrackedAttachment:
         return (Completed(self.record.id, parts, had_strays),)
 
     def define(self, definition: AttachmentDefinition, **more: Any) -> None:
-        """Take over the definition that a sender gives."""
+        """Take over the definition that a sender gives, and what is in doubt about it."""
+        if definition.warnings:
+            more["warnings"] = kept_warnings((*self.record.warnings, *definition.warnings))
         self.record = changed(
             self.record,
             kind=definition.kind,

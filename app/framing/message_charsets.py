@@ -1,8 +1,9 @@
 """The character sets in which the text of a SAS message is read and written."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from app.codecs.ibm_mq.encodings import EBCDIC, is_ebcdic
@@ -11,6 +12,7 @@ from app.dataset import decode
 from app.dataset.character_columns import GUESSES
 from app.dataset.decode import Blocks, DecodingPlan, Unforeseen
 from app.framing.protocol import StoreTable
+from app.model.attachment import AttachmentDefinition
 from app.model.message import PhysicalMessage
 from app.model.records import FramingOptions
 from app.wire import WireError
@@ -54,6 +56,22 @@ def in_first_charset(
         return found
     assert refusal is not None
     raise refusal
+
+
+def with_doubt(
+    message: PhysicalMessage, used: str, entries: Iterable[AttachmentDefinition]
+) -> tuple[AttachmentDefinition, ...]:
+    """Return the entries of a header whose names were read in this character set, with a warning if that is in doubt.
+
+    Names that are UTF-8 are in no doubt, whatever character set without a codec is declared.
+    """
+    declared = named_charset(message.ccsid, message.encoding)
+    if used == declared or (declared is None and used == "utf-8"):
+        return tuple(entries)
+    why = f"{_undeclared(message)}, and names in the header are not utf-8: they were read as {used}"
+    if declared is not None:
+        why = f"names in the header are not {declared}, which is declared: they were read as {used}"
+    return tuple(replace(entry, warnings=(why,)) for entry in entries)
 
 
 def charset_doubt(message: PhysicalMessage, used: str) -> str | None:

@@ -9,7 +9,7 @@ application message sends an empty one, since a receiving SAS program waits for 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from app.codecs.sas.attachment_messages import read_counts, read_header, write_c
 from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.codecs.sas.dialect import Dialect
 from app.framing import sas_evidence
-from app.framing.message_charsets import charset_of, in_first_charset
+from app.framing.message_charsets import charset_of, in_first_charset, with_doubt
 from app.framing.protocol import (
     ArrangementName,
     Bodies,
@@ -90,14 +90,18 @@ class SasQueue(Framing):
             why = f"{len(message.body):,} bytes, at most {LONGEST_HEADER:,} are read"
             raise InvalidInputError("bad-header", "AttachmentHeader", LONGEST_HEADER, why)
         try:
-            header, dialects = in_first_charset(
+            header, dialects, charset = in_first_charset(
                 message,
-                lambda charset: read_header(message.body, charset=charset, encoding=message.encoding, known=known),
+                lambda charset: (
+                    *read_header(message.body, charset=charset, encoding=message.encoding, known=known),
+                    charset,
+                ),
                 lambda found: [entry.qualifier_1 for entry in found[0].attachments],
             )
         except WireError as error:
             raise InvalidInputError("bad-header", error.row, error.at, error.why) from error
-        return Announced(header, dialects)
+        attachments = with_doubt(message, charset, header.attachments)
+        return Announced(replace(header, attachments=attachments), dialects)
 
     def is_header(self, message: PhysicalMessage) -> bool:
         return message.msg_type == HEADER_MSG_TYPE

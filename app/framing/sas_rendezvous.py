@@ -10,7 +10,6 @@ messages and then the last one, which counts them. All of a delivery belongs to 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from app.codecs.sas import correlid
 from app.codecs.sas.attachment_messages import definition_of, entry_of
@@ -31,7 +30,7 @@ from app.codecs.sas.rendezvous_messages import (
     write_map,
 )
 from app.framing import rendezvous_content
-from app.framing.message_charsets import charset_of, in_first_charset
+from app.framing.message_charsets import charset_of, in_first_charset, with_doubt
 from app.framing.protocol import (
     NO_OPTIONS,
     ArrangementName,
@@ -161,14 +160,20 @@ def _header(message: PhysicalMessage) -> MessageHeader:
     """Return what a header says. It does not say whether an application message follows; one has the header's key."""
     base = correlid.split(message.correl_id)[0]
     try:
-        header = in_first_charset(message, partial(read_header, message.body))
+        header, charset = in_first_charset(message, lambda charset: (read_header(message.body, charset), charset))
     except WireError as error:
         raise InvalidInputError("bad-header", error.row, error.at, error.why) from error
     attachments = tuple(
         definition_of(entry, attachment_key(entry.correlid, base, number))
         for number, entry in enumerate(header.attachments)
     )
-    return MessageHeader(correlid.join(base, 0), header.original_msg_type, bytes(24), bytes(24), attachments)
+    return MessageHeader(
+        correlid.join(base, 0),
+        header.original_msg_type,
+        bytes(24),
+        bytes(24),
+        with_doubt(message, charset, attachments),
+    )
 
 
 def messages(delivery: DeliveryRecord, options: FramingOptions, bodies: RendezvousBodies) -> Iterator[PhysicalMessage]:

@@ -49,7 +49,7 @@ class AttachmentDefinition:
     `correl_id` is the 16-byte attachment correlid; of an IBM MQ group its GroupId of 24 bytes, and of a message that is
     a file by itself its MsgId. For files qualifier 1 is FILENAME or FILEREF and qualifier 2 the sender's file name or
     fileref, for data sets they are the library and the member; an attachment without a name has its GROUPID or MSGID,
-    in hexadecimal. Names are data, never paths."""
+    in hexadecimal. Names are data, never paths. `warnings` say what is in doubt about how they were read."""
 
     kind: AttachmentKind
     correl_id: bytes
@@ -58,6 +58,7 @@ class AttachmentDefinition:
     description: str = ""
     minor_version: int = 0
     major_version: int = 0
+    warnings: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[type["AttachmentDefinition"], tuple[Any, ...]]:
         """Return the values alone: a pipeline's tasks send very many definitions, and dataclasses ask for their

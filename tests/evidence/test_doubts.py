@@ -1,7 +1,7 @@
 """Attachments in doubt are held with the reason, or finished with a warning, as their source is set."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 import pytest
 
+from adapters.sql_catalog import SqlCatalog
 from app.model.attachment import AttachmentState
 from app.model.evidence import Choice, Ground, Question
 from app.model.message import PhysicalMessage
@@ -26,13 +27,14 @@ from app.service.content.stored_content import object_name, opened
 from app.service.context import ReceiverContext
 from app.service.gateway import Gateway
 from app.testing.gateway_stages import service_context
+from app.testing.host_results import settings
 from app.testing.waiting import until
 from tests.evidence.hosts import Broker, _physical, in_folder, pipeline
 from tests.evidence.senders import contents, sas_queue, sas_rendezvous
 from tests.evidence.senders.sent import Sending
 from tests.support.ibm_float import ibm
 
-DIALECT = sas_queue.DIALECTS[0]
+DIALECT, UTF8 = sas_queue.DIALECTS[0], sas_queue.UTF8
 SIZE = len(contents.TEXT)
 WITH_HEADER = sas_rendezvous.Counting(header=True, application=False)
 OWN = sas_rendezvous.Counting(header=False, application=False)
@@ -88,10 +90,10 @@ class Feed(Broker):
 
 
 @contextmanager
-def receiving(folder: Path, *sendings: Sending, **settings: Any) -> Iterator[tuple[ReceiverContext, Gateway]]:
+def receiving(folder: Path, *sendings: Sending, **keys: Any) -> Iterator[tuple[ReceiverContext, Gateway]]:
     """A gateway that has received what was sent, from one source with these settings."""
     (framing,) = {each.framing for each in sendings}
-    source = {"transport": "memory", "queue": "q", "framing": framing, **settings}
+    source = {"transport": "memory", "queue": "q", "framing": framing, **keys}
     messages = [_physical("s", framing, each) for sending in sendings for each in sending.messages]
     with service_context(folder, sources={"s": source}) as context:
         feed = Feed(messages)
@@ -179,6 +181,28 @@ def test_a_character_set_that_is_not_declared_is_a_doubt_unless_all_is_utf_8(tmp
     assert (by_spark.name, by_spark.content) == (record.qualifier_2, contents.TABLE)
     with receiving(tmp_path / "hold", replace(sent, messages=messages), on_doubt="hold") as (context, _):
         assert only(context).reason_code == (DOUBTFUL_CONTENT if case.doubt else None)
+
+
+@pytest.mark.parametrize("kind", ["text", "binary"])
+@pytest.mark.parametrize(("charset", "ccsid"), [("utf-8", 0), ("latin-1", 0), ("cp500", 0), ("latin-1", UTF8)])
+def test_a_name_in_a_character_set_that_is_not_declared_is_a_doubt(
+    tmp_path: Path, kind: str, charset: str, ccsid: int
+) -> None:
+    written = DIALECT._replace(charset=charset)
+    made = sas_queue.text_file(written, SIZE) if kind == "text" else sas_queue.binary_file(written, 0)
+    sent = sas_queue.sending(written, kind, "", made._replace(name="größe"))
+    sent = replace(sent, messages=tuple(each._replace(ccsid=ccsid) for each in sent.messages))
+    with receiving(tmp_path / "default", sent) as (context, _):
+        record = only(context)
+        assert (record.state, record.qualifier_2) == (AttachmentState.FINISHED, "größe")
+        about = [each for each in record.warnings if "names in the header are not utf-8" in each]
+        assert len(about) == (charset != "utf-8")
+    pipeline(tmp_path / "pipeline", tmp_path / "default" / "journal")
+    with closing(SqlCatalog(settings(tmp_path / "pipeline").catalog_url)) as catalog:
+        (by_spark,) = catalog.attachments(AttachmentFilter(), None, 10).items
+        assert (by_spark.warnings, by_spark.qualifier_2) == (record.warnings, "größe")
+    with receiving(tmp_path / "hold", sent, on_doubt="hold") as (context, _):
+        assert only(context).reason_code == (DOUBTFUL_CONTENT if about else None)
 
 
 def test_a_count_with_two_readings_is_held_until_the_subject_shows_what_it_counts(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def _attachments(
         message, ordinal, dialects, trace_parent, kind, *definition = unpacked_claim(claim)
         if _least_count(count, dialects, limits.parts) != length:
             continue
-        qualifier_1, qualifier_2, description, minor_version, major_version = definition[1:]
+        qualifier_1, qualifier_2, description, minor_version, major_version, warnings = definition[1:]
         runs = tuple(all_runs[at:behind])
         record = AttachmentRecord(
             id=attachment_id(source, key),
@@ -197,6 +197,7 @@ def _attachments(
             description=description,
             minor_version=minor_version,
             major_version=major_version,
+            warnings=warnings,
             dialects=dialects,
             parts_expected=length,
             parts_received=length,
