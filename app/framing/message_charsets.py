@@ -68,9 +68,12 @@ def with_doubt(
     declared = named_charset(message.ccsid, message.encoding)
     if used == declared or (declared is None and used == "utf-8"):
         return tuple(entries)
-    why = f"{_undeclared(message)}, and names in the header are not utf-8: they were read as {used}"
     if declared is not None:
         why = f"names in the header are not {declared}, which is declared: they were read as {used}"
+    elif message.ccsid > 0:
+        why = f"{_undeclared(message)}: names in the header were read as {used}"
+    else:
+        why = f"{_undeclared(message)}, and names in the header are not utf-8: they were read as {used}"
     return tuple(replace(entry, warnings=(why,)) for entry in entries)
 
 
