@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.settings.transports import Source
 from tests.codecs.sas.rendezvous_bytes import f64, i16, i32, message, string
 from tests.web.messages.sending import delivery, described, errors, sent, simple
 from tests.web.stock import Stock
@@ -46,6 +47,28 @@ def test_what_json_or_the_character_set_lacks_is_null(stock: Stock, http: httpx.
     nan = f64(float("nan"))
     found = seen(stock, http, message("MSG", [i32(2), i32(3), nan, i32(4), string(b"\xff")]))
     assert found["values"] == [{"type": "double", "value": None}, {"type": "char", "value": None}]
+
+
+@pytest.mark.parametrize(
+    ("texts", "configured", "charset", "wanted"),
+    [
+        ([TEXT], None, "utf-8", ["Größe"]),
+        ([TEXT, b"Gr\xf6\xdfe"], None, "cp1252", ["GrÃ¶ÃŸe", "Größe"]),
+        ([b"\x81"], None, "latin-1", ["\x81"]),
+        ([b"\x81"], 1208, "utf-8", [None]),
+        (["Größe".encode("cp037")], 37, "cp037", ["Größe"]),
+    ],
+)
+def test_texts_that_declare_no_character_set_are_shown_in_that_of_the_source_or_in_one_that_fits(
+    stock: Stock, http: httpx.Client, texts: list[bytes], configured: int | None, charset: str, wanted: list[str | None]
+) -> None:
+    stock.settings.sources["orders"] = Source.model_construct(ccsid=configured)
+    pairs = [field for each in texts for field in (i32(4), string(each))]
+    found = seen(stock, http, message("MSG", [i32(len(texts)), *pairs]), ccsid=0)
+    assert [each["value"] for each in found["values"]] == wanted
+    assert (found["charset"], found["text"]) == (charset, wanted[0] if len(wanted) == 1 else None)
+    # Bytes that nothing calls text are text only where the source says so.
+    assert seen(stock, http, b"\xc3", ccsid=0)["text"] == ("C" if configured == 37 else None)
 
 
 @pytest.mark.parametrize("content", [b"", b"text", body()[:-3], message("MSG", [i32(9)]), message("LST", [i32(1)])])

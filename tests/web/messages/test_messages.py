@@ -9,16 +9,17 @@ from tests.web.stock import Stock
 
 
 @pytest.mark.parametrize(
-    ("body", "ccsid", "text"),
+    ("body", "ccsid", "charset", "text"),
     [
-        (b"This is it.", 1208, "This is it."),
-        ("Grüße".encode("cp1140"), 1140, "Grüße"),
-        (b"\xff\xfe", 1208, None),
-        (b"x", 65535, None),
+        (b"This is it.", 1208, "utf-8", "This is it."),
+        ("Grüße".encode("cp1140"), 1140, "cp1140", "Grüße"),
+        (b"\xff\xfe", 1208, "utf-8", None),
+        (b"x", 65535, None, None),
+        (b"Gr\xfc\xdfe", 0, "cp1252", "Grüße"),
     ],
 )
 def test_a_message_and_its_application_message(
-    stock: Stock, http: httpx.Client, body: bytes, ccsid: int, text: str | None
+    stock: Stock, http: httpx.Client, body: bytes, ccsid: int, charset: str | None, text: str | None
 ) -> None:
     attachments = [stock.attachment(description="first"), stock.stored(b"data")]
     record = stock.message(
@@ -34,6 +35,7 @@ def test_a_message_and_its_application_message(
     assert seen["application_message"] == {
         "format": "MQSTR",
         "ccsid": ccsid,
+        "charset": charset,
         "size": len(body),
         "text": text,
         "values": None,

@@ -141,7 +141,8 @@ def _view(gateway: Gateway, message_id: str, caller: Caller, base: str) -> Messa
         AttachmentSummary.of(attachment_id, gateway.catalog.attachment(attachment_id), base)
         for attachment_id in record.attachments
     ]
-    return MessageView.of(record, base, attachments)
+    source = gateway.settings.sources.get(record.source)
+    return MessageView.of(record, base, attachments, (source and source.ccsid) or 0)
 
 
 @router.post(

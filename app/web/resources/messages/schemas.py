@@ -7,8 +7,10 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, Field
 
+from app.codecs.ibm_mq.constants import MQFMT_STRING
 from app.codecs.ibm_mq.encodings import charset
 from app.codecs.sas.rendezvous_messages import CHAR, MAP_TYPE_NAMES, MapItem, is_map, read_map
+from app.dataset.character_columns import GUESSES
 from app.dataset.checks import Fault
 from app.model.records import MessageRecord
 from app.model.times import to_time
@@ -32,7 +34,7 @@ assert get_args(MapType) == tuple(MAP_TYPE_NAMES.values())
 
 
 class MapValue(BaseModel):
-    """One value of a map. It is null for a number that JSON lacks, and for a text that its CCSID lacks."""
+    """One value of a map. It is null for a number that JSON lacks, and for a text that its character set lacks."""
 
     type: MapType = Field(examples=["long"])
     value: int | float | str | None = Field(examples=[9999])
@@ -93,25 +95,50 @@ def check_map_value(type_: MapType, value: float | str) -> None:
         raise ValueError(f"a {type_} is a finite number of 64 bits")
 
 
+def charset_of(record: MessageRecord, items: tuple[MapItem, ...] | None, configured: int) -> str | None:
+    """Return the Python codec of an application message: of its CCSID, or of the `configured` one of its source.
+
+    Without both it is that of the first guess in which all its texts can be read. Bytes that nothing calls text have
+    none.
+    """
+    if ccsid := record.application_ccsid or configured:
+        return charset(ccsid)
+    if items is not None:
+        texts = [item.value for item in items if isinstance(item.value, bytes)]
+    elif shown(record.application_format) == MQFMT_STRING:
+        texts = [record.application_body or b""]
+    else:
+        return None
+    return next(codec for codec in ("utf-8", *GUESSES) if all(text_of(each, codec) is not None for each in texts))
+
+
 class ApplicationMessage(BaseModel):
-    """The application message. `text` is present if its bytes, or the only value of its map, are text in its CCSID."""
+    """The application message. `text` is present if its bytes, or the only value of its map, are text in `charset`."""
 
     format: str = Field(examples=["MQSTR"])
-    ccsid: int = Field(examples=[1208])
+    ccsid: int = Field(examples=[1208], description="as its descriptor says; 0 if it does not")
+    charset: str | None = Field(
+        examples=["utf-8"],
+        description="the character set in which texts were read: of the CCSID, or of the source's `ccsid`; else UTF-8, "
+        "if all texts are, else Windows-1252",
+    )
     size: int
     text: str | None
     values: list[MapValue] | None = Field(description="the values of a map, as SAS sends them over TIB/Rendezvous")
     base64: str
 
     @classmethod
-    def of(cls, record: MessageRecord) -> "ApplicationMessage | None":
+    def of(cls, record: MessageRecord, configured: int) -> "ApplicationMessage | None":
+        """Return the application message of a message whose source has the `configured` CCSID, 0 if none."""
         body = record.application_body
         if body is None:
             return None
-        codec, items = charset(record.application_ccsid), map_items(body)
+        items = map_items(body)
+        codec = charset_of(record, items, configured)
         return cls(
             format=shown(record.application_format),
             ccsid=record.application_ccsid,
+            charset=codec,
             size=len(body),
             text=text_in(body, items, codec),
             values=None if items is None else [MapValue.of(each, codec) for each in items],
@@ -150,8 +177,10 @@ class MessageView(MessageFields):
     attachments: list[AttachmentSummary]
 
     @classmethod
-    def of(cls, record: MessageRecord, base: str, attachments: list[AttachmentSummary]) -> "MessageView":
-        application_message = ApplicationMessage.of(record)
+    def of(
+        cls, record: MessageRecord, base: str, attachments: list[AttachmentSummary], configured_ccsid: int
+    ) -> "MessageView":
+        application_message = ApplicationMessage.of(record, configured_ccsid)
         return cls(**_message_fields(record, base), application_message=application_message, attachments=attachments)
 
 

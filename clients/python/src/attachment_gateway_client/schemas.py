@@ -56,17 +56,18 @@ class AcceptedDelivery(TypedDict):
 
 
 class MapValue(TypedDict):
-    """One value of a map. It is null for a number that JSON lacks, and for a text that its CCSID lacks."""
+    """One value of a map. It is null for a number that JSON lacks, and for a text that its character set lacks."""
 
     type: Literal["short", "long", "double", "char"]
     value: int | float | str | None
 
 
 class ApplicationMessage(TypedDict):
-    """The application message. `text` is present if its bytes, or the only value of its map, are text in its CCSID."""
+    """The application message. `text` is present if its bytes, or the only value of its map, are text in its character set."""
 
     format: str
     ccsid: int
+    charset: str | None
     size: int
     text: str | None
     values: list[MapValue] | None
