@@ -31,6 +31,7 @@ _FORMAT_NAME = re.compile(r"\$?(?:[A-Za-z_](?:[A-Za-z0-9_]*[A-Za-z_])?)?")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _ANY_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _INTEGER = re.compile(r"-?[0-9]{1,5}")
+_LONG = re.compile(r"-?[0-9]{1,10}")
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_]")
 
 
@@ -143,6 +144,11 @@ def is_in(words: str, charset: str) -> bool:
 def is_short(written: str) -> bool:
     """Tell whether a text is a number of two bytes, as attributes of a data set are."""
     return bool(_INTEGER.fullmatch(written)) and -(1 << 15) <= int(written) < 1 << 15
+
+
+def is_long(written: str) -> bool:
+    """Tell whether a text is a number of four bytes."""
+    return bool(_LONG.fullmatch(written)) and -(1 << 31) <= int(written) < 1 << 31
 
 
 def reference(written: str) -> SasFormat:

@@ -50,7 +50,7 @@ def describe(
     variables = [_variable(field, lengths.get(field.name), into) for field in schema]
     definition = DataSetDefinition(
         MessageKind.DEFINITION,
-        version=_integer(entries, "sas.version", 0),
+        version=integer(entries, "sas.version", 0),
         data_set_type=entries.get("sas.dataset_type", ""),
         label=entries.get("sas.label", ""),
         observations=observations,
@@ -59,9 +59,9 @@ def describe(
         compress=entries.get("sas.compress", "NO"),
         reuse=(entries.get("sas.reuse") or "E").encode(charset, "replace")[:1],
         encrypt=entries.get("sas.encrypt", "NO"),
-        sort_variables=_integer(entries, "sas.sort_variables", 0),
+        sort_variables=integer(entries, "sas.sort_variables", 0),
         collating=entries.get("sas.sort_collating", ""),
-        sort_flags=_integer(entries, "sas.sort_flags", 0),
+        sort_flags=integer(entries, "sas.sort_flags", 0),
     )
     return definition, variables
 
@@ -179,7 +179,7 @@ def _variable(field: pa.Field, needed: int | None, into: tuple[str, FloatFormat]
     if numeric_type is not None:
         length = _numeric_length(field.name, entries, *into)
     else:
-        kept = _integer(entries, "sas.length", 0) if entries.get("sas.type") == "character" else 0
+        kept = integer(entries, "sas.length", 0) if entries.get("sas.type") == "character" else 0
         length = max(kept, needed or 0)
         if not 1 <= length <= LONGEST_CHARACTER:
             why = f"a character variable cannot have length {length}"
@@ -205,7 +205,7 @@ def _variable(field: pa.Field, needed: int | None, into: tuple[str, FloatFormat]
 def _numeric_length(column: str, entries: Mapping[str, str], source: str, target: FloatFormat) -> int:
     if entries.get("sas.type", "numeric") != "numeric":
         return 8
-    length = _integer(entries, "sas.length", 8)
+    length = integer(entries, "sas.length", 8)
     if not 2 <= length <= 8:
         raise InvalidInputError("variable-length", column, -1, f"a numeric cannot have length {length}")
     if target == "ibm":
@@ -218,7 +218,8 @@ def _text(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
     return {key.decode("utf-8", "replace"): value.decode("utf-8", "replace") for key, value in (metadata or {}).items()}
 
 
-def _integer(entries: Mapping[str, str], key: str, default: int) -> int:
+def integer(entries: Mapping[str, str], key: str, default: int) -> int:
+    """Return the number that an entry of metadata says. Raises InvalidInputError."""
     try:
         return int(entries.get(key, default))
     except ValueError:
@@ -227,6 +228,6 @@ def _integer(entries: Mapping[str, str], key: str, default: int) -> int:
 
 def _signed_byte(entries: Mapping[str, str], key: str) -> bytes:
     try:
-        return _integer(entries, key, 0).to_bytes(1, "big", signed=True)
+        return integer(entries, key, 0).to_bytes(1, "big", signed=True)
     except OverflowError:
         raise InvalidInputError("metadata", key, -1, f"{entries[key]} does not fit a byte") from None

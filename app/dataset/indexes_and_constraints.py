@@ -1,7 +1,8 @@
 """The indexes and the integrity constraints of a data set.
 
-The layout of integrity constraints is not published. Both are metadata of the data set's table: `sas.indexes` (JSON)
-and `sas.constraints` (base64 of the bytes as received).
+The layout of integrity constraints in messages of a queue is not published. Both are metadata of the data set's table:
+`sas.indexes` (JSON) and `sas.constraints` (base64 of the bytes as received), or `sas.rendezvous_constraints` (base64 of
+the messages ATC that came over TIB/Rendezvous).
 """
 
 import binascii
@@ -12,7 +13,7 @@ from typing import Any
 
 from app.codecs.sas.data_set_messages import Index
 
-INDEXES, CONSTRAINTS = "sas.indexes", "sas.constraints"
+INDEXES, CONSTRAINTS, RENDEZVOUS_CONSTRAINTS = "sas.indexes", "sas.constraints", "sas.rendezvous_constraints"
 MOST_BYTES = 1 << 20
 """The maximum size in bytes of a data set's indexes, and of its integrity constraints; every file has them as metadata.
 """
@@ -49,9 +50,9 @@ def written_constraints(data: bytes) -> str:
     return b64encode(data).decode()
 
 
-def read_constraints(entries: Mapping[str, str]) -> bytes:
+def read_constraints(entries: Mapping[str, str], key: str = CONSTRAINTS) -> bytes:
     """Return the integrity constraints in metadata. Raises ValueError that states the fault."""
-    text = entries.get(CONSTRAINTS, "")
+    text = entries.get(key, "")
     _check_size(text)
     try:
         return b64decode(text, validate=True)

@@ -386,6 +386,12 @@ class Framing(Protocol):
         """The fields of `FramingOptions` that change the messages."""
         return frozenset()
 
+    @property
+    def extras(self) -> frozenset[str]:
+        """The properties of a data set that are more than its variables and that it carries, by their names in `sas.*`
+        metadata. Sending a data set that has others is warned of."""
+        return frozenset()
+
     def check_names(self, delivery: DeliveryRecord, options: FramingOptions) -> None:  # noqa: ARG002
         """Check that messages have a place for the names and descriptions of a delivery. Raises as `write`, which
         needs the contents for the rest."""

@@ -1,14 +1,11 @@
 """What the framing `sas_rendezvous` writes for an attachment: of a file its descriptor and its records, of a data set
 its messages (SAS, "Using the Common Messaging Interface")."""
 
-import binascii
-from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 
 import numpy as np
 
-from app.codecs.rendezvous.fields import message_end
 from app.codecs.sas import rendezvous_indexes, rendezvous_messages
 from app.codecs.sas.data_set_messages import Variable
 from app.codecs.sas.file_messages import FileDescription
@@ -17,7 +14,7 @@ from app.codecs.sas.rendezvous_observations import Shape, write_observations
 from app.dataset import encode, indexes_and_constraints
 from app.framing.message_charsets import charset_of
 from app.framing.protocol import Body, DeliveryContents, fixed_records
-from app.framing.rendezvous_content import CONSTRAINTS, MAX_GEN
+from app.framing.rendezvous_content import MAX_GEN
 from app.framing.sas_bodies import batches_of, lengths_of, text_records
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
@@ -62,9 +59,8 @@ class RendezvousBodies:
                 character_lengths=lengths_of(table, charset),
             )
             entries = encode.entries_of_data_set(table.schema_arrow)
-            max_gen = entries.get(MAX_GEN, "")
-            is_number = max_gen.isascii() and max_gen.isdigit() and len(max_gen) < 10
-            definition = RendezvousDefinition(**asdict(described), max_gen=int(max_gen) if is_number else 0)
+            max_gen = encode.integer(entries, MAX_GEN, 0)
+            definition = RendezvousDefinition(**asdict(described), max_gen=max_gen)
             unpadded = (replace(each, nsort=each.nsort.rstrip(b"\0").ljust(1, b"\0")) for each in variables)
             rows = encode.rows(batches_of(table), variables, order="big", charset=charset)
             yield rendezvous_messages.write_definition(definition, charset)
@@ -109,13 +105,9 @@ def _widened(rows: Iterable[Body], variables: Iterable[Variable]) -> Iterator[Bo
 
 def _constraints(entries: Mapping[str, str]) -> Iterator[bytes]:
     """Return the messages of integrity constraints as they once came. Raises InvalidInputError for what are none."""
+    key = indexes_and_constraints.RENDEZVOUS_CONSTRAINTS
     try:
-        data = b64decode(entries.get(CONSTRAINTS, ""), validate=True)
-        at = 0
-        while at < len(data):
-            end = message_end(data, at, len(data))
-            rendezvous_indexes.read_constraints(data[at:end])
-            yield data[at:end]
-            at = end
-    except (binascii.Error, WireError) as error:
-        raise InvalidInputError("bad-constraints", CONSTRAINTS, -1, str(error)) from error
+        data = indexes_and_constraints.read_constraints(entries, key)
+        yield from (body for body, _ in rendezvous_indexes.constraint_messages(data))
+    except (ValueError, WireError) as error:
+        raise InvalidInputError("bad-constraints", key, -1, str(error)) from error

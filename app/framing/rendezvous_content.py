@@ -4,7 +4,6 @@ TIB/Rendezvous.
 Observations become rows of bytes as the queue layouts have them, and then a table by the same code.
 """
 
-from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,9 +26,6 @@ from app.model.errors import InvalidInputError
 from app.model.evidence import Choice
 from app.model.records import AttachmentRecord
 from app.wire import WireError
-
-CONSTRAINTS = "sas.rendezvous_constraints"
-"""The metadata of a table that hold the messages of integrity constraints, in base64."""
 
 MAX_GEN = "sas.max_gen"
 
@@ -219,7 +215,10 @@ def _index_metadata(
     Neither can cost the data set: what cannot be read or is too long is a warning.
     """
     metadata: dict[str, str] = {}
-    for name, key in (("ATI", indexes_and_constraints.INDEXES), ("ATC", CONSTRAINTS)):
+    for name, key in (
+        ("ATI", indexes_and_constraints.INDEXES),
+        ("ATC", indexes_and_constraints.RENDEZVOUS_CONSTRAINTS),
+    ):
         bodies = list(received.bodies(messages[name]))
         size = sum(map(len, bodies))
         if size > indexes_and_constraints.MOST_BYTES:
@@ -230,7 +229,7 @@ def _index_metadata(
                 for body in bodies:
                     rendezvous_indexes.read_constraints(body, defined.charset)
                 if bodies:
-                    metadata[key] = b64encode(b"".join(bodies)).decode()
+                    metadata[key] = indexes_and_constraints.written_constraints(b"".join(bodies))
             elif bodies:
                 found = [each for body in bodies for each in rendezvous_indexes.read_indexes(body, defined.charset)]
                 metadata[key] = indexes_and_constraints.written_indexes(

@@ -70,6 +70,7 @@ class SasQueue(Framing):
     kinds: frozenset[AttachmentKind] = frozenset(AttachmentKind)
     application_message: bool = True
     options: frozenset[str] = frozenset({"body_limit", "dialect", "ccsid", "encoding", "record_length"})
+    extras: frozenset[str] = frozenset({"version", "sort_variables", "indexes", "constraints"})
 
     def read(self, message: PhysicalMessage, known: int) -> Event:
         """Return the event of a physical message. `known` is the set of dialects that its source has used.

@@ -82,6 +82,7 @@ class SasRendezvous(Framing):
     kinds: frozenset[AttachmentKind] = frozenset(AttachmentKind)
     application_message: bool = True
     options: frozenset[str] = frozenset({"body_limit", "ccsid", "record_length"})
+    extras: frozenset[str] = frozenset({"version", "max_gen", "sort_variables", "indexes", "rendezvous_constraints"})
 
     def arrivals(self, options: ArrivalOptions = NO_OPTIONS) -> Arrivals | None:
         return NumberedArrivals(options)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
+from app.codecs.rendezvous.fields import message_end
 from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.message_reader import MESSAGE_LIMIT
 from app.codecs.sas.numbered import FieldReader, Value, grouped, string_value, text_values, write_message
@@ -107,6 +108,16 @@ def read_constraints(body: Buffer, charset: str = "latin-1") -> tuple[Constraint
         found.append(Constraint(kind, max_length, name, _content(reader, path)))
     reader.end("ATC")
     return tuple(found)
+
+
+def constraint_messages(data: bytes, charset: str = "latin-1") -> Iterator[tuple[bytes, tuple[Constraint, ...]]]:
+    """Yield the messages that follow each other in `data`, each with the integrity constraints in it. Raises
+    WireError."""
+    at = 0
+    while at < len(data):
+        end = message_end(data, at, len(data))
+        yield data[at:end], read_constraints(data[at:end], charset)
+        at = end
 
 
 def _content(reader: FieldReader, path: str) -> CheckConstraint | KeyConstraint | ForeignKeyConstraint:

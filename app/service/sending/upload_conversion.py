@@ -17,7 +17,7 @@ from app.dataset.checks import Fault
 from app.dataset.numeric import FloatFormat
 from app.dataset.parquet import write_row_groups
 from app.dataset.value_labels import Catalog
-from app.framing.registry import traits
+from app.framing.registry import framing
 from app.model.errors import InvalidInputError
 from app.ports import ContentStore
 from app.service.content.stored_content import Measured, opened
@@ -83,6 +83,7 @@ def target_of(destination: Destination, most_bytes: int, expansion: int | None =
         why = f"data sets cannot be written in the destination's character set, CCSID {destination.ccsid}"
         raise InvalidInputError("charset", "", -1, why)
     floats: FloatFormat = "ibm" if encodings.float_format(destination.encoding) == "s390" else "ieee"
+    carries = framing(destination.framing)
     return DataSetTarget(
         charset,
         floats,
@@ -90,7 +91,8 @@ def target_of(destination: Destination, most_bytes: int, expansion: int | None =
         most_bytes,
         destination.dialect,
         expansion,
-        keeps_types=traits(destination.framing).keeps_types,
+        keeps_types=carries.traits.keeps_types,
+        extras=carries.extras,
     )
 
 

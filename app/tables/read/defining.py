@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from app.codecs.sas import rendezvous_indexes
 from app.codecs.sas.data_set_messages import Index
 from app.dataset import checks, indexes_and_constraints, sas_columns, side_columns, value_labels
 from app.dataset.checks import Fault
@@ -33,10 +34,25 @@ from app.tables.read.read_request import (
 from app.tables.read.variable_definitions import VariableBuilder
 
 _NAMES = frozenset({"library", "member", "label"})
-_EXTRAS = frozenset({"indexes", "constraints"})
+_EXTRAS = frozenset({"indexes", "constraints", "rendezvous_constraints"})
 _KEPT_TEXTS = frozenset({"dataset_type", "compress", "reuse", "encrypt", "sort_collating"})
-_KEPT_SHORTS = frozenset({"sort_variables", "sort_flags"})
+_KEPT_NUMBERS = {
+    "max_gen": (checks.is_long, "four-byte"),
+    "sort_flags": (checks.is_short, "two-byte"),
+    "sort_variables": (checks.is_short, "two-byte"),
+    "version": (checks.is_long, "four-byte"),
+}
 """The attributes of a data set in a file that are sent unchanged."""
+_CODES = {
+    "indexes": "indexes",
+    "constraints": "constraints",
+    "rendezvous_constraints": "constraints",
+    "sort_variables": "sort-key",
+    "version": "attribute",
+    "max_gen": "attribute",
+}
+"""The properties that not every framing carries, and the codes of the warnings that they are not sent."""
+_NOTHING = frozenset({"", "0", "[]"})
 
 
 class Definition(NamedTuple):
@@ -114,7 +130,7 @@ def define(
         observations,
         tuple(each.defined() for each in builders),
         extras.indexes,
-        extras.constraints,
+        extras.constraints or extras.rendezvous_constraints,
         tuple(errors),
         tuple(warnings),
         schema,
@@ -177,9 +193,9 @@ def _data_set_faults(
             yield Fault(
                 None, "attribute", f"{key} {attributes[key]!r} cannot be written in character set {target.charset}"
             )
-    for key in sorted(_KEPT_SHORTS & attributes.keys()):
-        if not checks.is_short(attributes[key]):
-            yield Fault(None, "attribute", f"{key} {attributes[key]!r} is not a two-byte number")
+    for key, (fits, size) in _KEPT_NUMBERS.items():
+        if key in attributes and not fits(attributes[key]):
+            yield Fault(None, "attribute", f"{key} {attributes[key]!r} is not a {size} number")
 
 
 def _remark_faults(
@@ -227,7 +243,9 @@ def _schema(
         if each.has_side:
             fields.append(each.side_field(taken))
             taken.add(fields[-1].name.casefold())
-    kept = {key: value for key, value in attributes.items() if key in _KEPT_TEXTS | _KEPT_SHORTS | _NAMES | _EXTRAS}
+    kept = {
+        key: value for key, value in attributes.items() if key in _KEPT_TEXTS | _KEPT_NUMBERS.keys() | _NAMES | _EXTRAS
+    }
     settled = {**kept, "encoding": target.charset, "float": target.float_format}
     return pa.schema(fields, {f"sas.{key}": value for key, value in settled.items() if value})
 
@@ -244,12 +262,14 @@ def _converted(
 class DataSetExtras:
     """The indexes, integrity constraints and sort key that a file gives for a data set, and the faults in them.
 
-    A fault is an error. A valid item that cannot be sent is a warning: an index on a column that the file does not
-    have, and constraints that another kind of machine wrote, since their layout is not published.
+    A fault is an error. A valid item that cannot be sent is a warning: what the destination's framing does not carry,
+    an index on a column that the file does not have, constraints that another kind of machine wrote, since their layout
+    is not published, and those of TIB/Rendezvous that are in another character set, or name such a column.
     """
 
     indexes: tuple[Index, ...] = ()
     constraints: bytes = b""
+    rendezvous_constraints: bytes = b""
     errors: list[Fault] = field(default_factory=list)
     warnings: list[Fault] = field(default_factory=list)
 
@@ -259,6 +279,7 @@ class DataSetExtras:
         return {
             "indexes": indexes_and_constraints.written_indexes(self.indexes) if self.indexes else "",
             "constraints": indexes_and_constraints.written_constraints(self.constraints),
+            "rendezvous_constraints": indexes_and_constraints.written_constraints(self.rendezvous_constraints),
         }
 
 
@@ -267,6 +288,12 @@ def define_extras(
 ) -> DataSetExtras:
     """Return the items in the `sas.*` metadata of a file, for a destination and for variables with their new names."""
     found = DataSetExtras()
+    for key, code in _CODES.items():
+        if key not in target.extras and attributes.get(key, "") not in _NOTHING:
+            given = "" if key in _EXTRAS else f" {attributes[key]}"
+            why = f"{key}{given} is not sent: the framing of the destination does not carry it"
+            found.warnings.append(Fault(None, code, why))
+    attributes = {key: text for key, text in attributes.items() if key in target.extras or key not in _CODES}
     prefixed = {f"sas.{key}": value for key, value in attributes.items()}
     try:
         indexes = indexes_and_constraints.read_indexes(prefixed)
@@ -280,6 +307,7 @@ def define_extras(
         found.errors.append(Fault(None, "constraints", f"{indexes_and_constraints.CONSTRAINTS}: {error}"))
     else:
         _add_constraints(found, constraints, attributes, target)
+    _add_rendezvous_constraints(found, prefixed, builders, target)
     count = attributes.get("sort_variables", "")
     if not checks.is_short(count):
         return found
@@ -332,3 +360,30 @@ def _add_constraints(
         "not published"
     )
     found.warnings.append(Fault(None, "constraints", why))
+
+
+def _add_rendezvous_constraints(
+    found: DataSetExtras, entries: Mapping[str, str], builders: Sequence[VariableBuilder], target: DataSetTarget
+) -> None:
+    key, charset = indexes_and_constraints.RENDEZVOUS_CONSTRAINTS, entries.get("sas.encoding")
+    try:
+        data = indexes_and_constraints.read_constraints(entries, key)
+        messages = tuple(
+            rendezvous_indexes.constraint_messages(data, charset if charset == target.charset else "latin-1")
+        )
+    except ValueError as error:
+        found.errors.append(Fault(None, "constraints", f"{key}: {error}"))
+        return
+    if not messages:
+        return
+    contents = [each.content for _, constraints in messages for each in constraints]
+    named = (each.names for each in contents if not isinstance(each, rendezvous_indexes.CheckConstraint))
+    known = {folded(each.name) for each in builders}
+    if charset != target.charset:
+        why = f"they are in character set {charset or 'an unknown one'}, the destination's is {target.charset}"
+    elif missing := sorted({name for names in named for name in names if folded(name) not in known}):
+        why = f"there is no variable {', '.join(missing)}"
+    else:
+        found.rendezvous_constraints = data
+        return
+    found.warnings.append(Fault(None, "constraints", f"the integrity constraints are not sent: {why}"))

@@ -128,7 +128,8 @@ class DataSetTarget:
     These are a Python codec's name, a format of floats, a version of data sets, the maximum number of bytes of all
     observations, and the dialect by name. Observations of more than FREE_EXPANSION bytes may have at most `expansion`
     times `source_bytes`, the size of their file (None: no limit). A destination that `keeps_types` takes integers,
-    decimals, booleans, bytes, and texts that are null as they are; SAS lacks these.
+    decimals, booleans, bytes, and texts that are null as they are; SAS lacks these. `extras` are the properties of a
+    data set that its framing carries (`app.framing.protocol.Framing.extras`).
     """
 
     charset: str = "utf-8"
@@ -139,6 +140,7 @@ class DataSetTarget:
     expansion: int | None = None
     source_bytes: int = 0
     keeps_types: bool = False
+    extras: frozenset[str] = frozenset({"version", "sort_variables", "indexes", "constraints"})
 
 
 @dataclass(frozen=True, slots=True)

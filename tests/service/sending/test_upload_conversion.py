@@ -26,6 +26,7 @@ from app.settings import Destination
 from app.tables.read.read_request import DataSetOverrides, VariableOverrides
 from app.testing.gateway_stages import service_context
 from app.testing.outgoing_files import delivery
+from tests.codecs.sas.rendezvous_bytes import fields_in, i32, message, opaque, string
 from tests.service.test_round_trip import content, receive, received
 from tests.support.tables import visits
 from tests.tables.out.making import made
@@ -222,6 +223,69 @@ def test_constraints_of_another_kind_of_machine_are_not_sent(tmp_path: Path, dia
     assert "5,120 bytes of integrity constraints are not sent" in warning.why
     assert b"sas.constraints" not in again.schema.metadata
     assert again.schema.metadata[b"sas.indexes"].decode() == INDEXES
+
+
+UNIQUE = [i32(5), i32(1), i32(3), i32(4), string("Uniq"), i32(1), i32(1), string("Name"), i32(1)]
+CHECK = [
+    i32(5),
+    i32(1),
+    i32(1),
+    i32(4),
+    string("Chk"),
+    i32(0),
+    i32(9),
+    string("Visit"),
+    i32(9),
+    i32(1),
+    opaque(b"\xff"),
+]
+ATC = message("ATC", UNIQUE) + message("ATC", CHECK)
+OTHERS = {"version": "8", "max_gen": "70000", "sort_variables": "1", "constraints": CONSTRAINTS}
+
+
+@pytest.mark.parametrize(
+    ("framing", "charset", "names", "wanted", "warned"),
+    [
+        ("sas_rendezvous", "utf-8", {}, ["DAT", "VAR", "ATO", "ATI", "ATC", "ATC"], ["constraints"]),
+        ("sas_rendezvous", "cp1252", {}, ["DAT", "VAR", "ATO", "ATI"], ["constraints"] * 2),
+        ("sas_rendezvous", "utf-8", {"name": "N"}, ["DAT", "VAR", "ATO", "ATI"], ["constraints"] * 2),
+        ("sas_queue", "utf-8", {}, [], ["constraints", "attribute"]),
+        ("order_packet", "utf-8", {}, [], ["indexes", *["constraints"] * 2, "sort-key", *["attribute"] * 2]),
+    ],
+)
+def test_properties_of_a_data_set_are_sent_where_the_framing_carries_them_and_else_warned_of(
+    tmp_path: Path,
+    framing: str,
+    charset: str,
+    names: dict[str, str],
+    wanted: list[str],
+    warned: list[str],
+) -> None:
+    table = pa.table({"Name": pa.array(["a", "b"]), "Visit": [1.0, 2.0]})
+    fields = [table.schema.field(0).with_metadata({"sas.nsort": "1"}), table.schema.field(1)]
+    said = {"indexes": INDEXES, "dialect": IEEE_BIG[0], "encoding": charset, **OTHERS}
+    said["rendezvous_constraints"] = b64encode(ATC).decode()
+    sink = BytesIO()
+    pq.write_table(table.cast(pa.schema(fields, {f"sas.{key}": value for key, value in said.items()})), sink)
+    to = destination(*IEEE_BIG, framing=framing)
+    overrides = DataSetOverrides(variables={key: VariableOverrides(key.title(), new) for key, new in names.items()})
+    with service_context(tmp_path) as context:
+        sent = prepared(context, sink.getvalue(), "a.parquet", to, ConversionRequest(overrides=overrides))
+        assert [each.code for each in sent.definition.warnings] == warned, sent.definition.warnings
+        cut = framing_options(to, 2000)
+        to_send = replace(queued(context, sent), application_body=None)
+        bodies = [bytes(each.body) for each in Framer(cut, context.store).frame(to_send)]
+    if framing == "sas_rendezvous":
+        named = [(body[9:12].decode(), body) for body in bodies if body[9:12] not in (b"HDR", b"MSG", b"LST")]
+        assert [name for name, _ in named] == wanted
+        cells = [each for _, each in fields_in(named[0][1])]
+        numbers = {number: int.from_bytes(cells[number - 1][-4:], "big") for number in (2, 15, 25)}
+        assert numbers == {2: 8, 15: 1, 25: 70_000}
+        if "ATC" in wanted:
+            assert b"".join(body for name, body in named if name == "ATC") == ATC
+    elif framing == "sas_queue":
+        (definition,) = (body for body in bodies if body[:4] == bytes([0, 0, 0, 1]) and b"Name" not in body)
+        assert definition[4:8] == bytes([0, 0, 0, 8])
 
 
 def test_indexes_follow_their_variables_to_new_names(tmp_path: Path) -> None:
