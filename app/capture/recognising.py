@@ -23,10 +23,10 @@ _DESCRIPTOR = re.compile(rb"A [A-Z]{3}( |$)|N$")
 _ENOUGH = 1024
 
 
-def recognise(head: bytes, undescribed: str | None = None) -> str:
+def recognise(head: bytes) -> str:
     """Return the format of a file that begins with these bytes: the whole file, or at least `LOOKED_AT` bytes.
 
-    With `undescribed`, lines of hexadecimal digits have that format. Raises ValueError with advice.
+    Raises ValueError with advice.
     """
     if is_image(head):
         return "raw"
@@ -39,17 +39,20 @@ def recognise(head: bytes, undescribed: str | None = None) -> str:
             data = _beginning(line.content[:_ENOUGH])
             if not data:
                 raise ValueError("unknown format; known are: " + ", ".join(FORMATS))
-            if undescribed:
-                return undescribed
-            if is_message(data):
-                return "rendezvous"
-            try:
-                header, _ = FixedHeader.decode(data)
-                require_flags(header, 0)
-            except WireError:
-                raise ValueError("its hexadecimal digits are neither MQTT packets nor a tibrvMsg") from None
-            return "mqtt"
+            if is_message(data) == _begins_packet(data):
+                fits = "may be both" if is_message(data) else "are neither"
+                raise ValueError(f"its hexadecimal digits {fits}: MQTT packets, and a tibrvMsg")
+            return "rendezvous" if is_message(data) else "mqtt"
     raise ValueError("the file has no capture in it")
+
+
+def _begins_packet(data: bytes) -> bool:
+    try:
+        header, _ = FixedHeader.decode(data)
+        require_flags(header, 0, "5")
+    except WireError:
+        return False
+    return True
 
 
 def _beginning(line: bytes) -> bytes:

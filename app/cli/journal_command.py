@@ -59,7 +59,7 @@ class CaptureFiles:
         try:
             self._files = _files(path)
             self.bytes = sum(file.stat().st_size for file in self._files)
-            self.format = "raw" if path.is_dir() else wanted.format or _recognised(path, wanted)
+            self.format = "raw" if path.is_dir() else wanted.format or _recognised(path)
         except OSError as error:
             raise _unreadable(path, error) from error
         self.framing = wanted.framing or default_framing(self.format)
@@ -130,14 +130,14 @@ def _files(path: Path) -> list[Path]:
     return [each for each in found if each.name not in descriptors]
 
 
-def _recognised(path: Path, wanted: CaptureRequest) -> str:
+def _recognised(path: Path) -> str:
     """Detect the format of a capture. Raises OSError and Failure."""
     if path.with_name(path.name + _DESCRIPTOR).exists():
         return "raw"
     with path.open("rb") as file:
         head = file.read(LOOKED_AT)
     try:
-        return recognise(head, traits(wanted.framing).captures.undescribed if wanted.framing else None)
+        return recognise(head)
     except ValueError as error:
         raise Failure(f"{path}: {error}", f"if you know the format, add --format {'|'.join(FORMATS)}") from error
 

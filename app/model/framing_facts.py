@@ -6,13 +6,11 @@ from typing import NamedTuple
 class Captures(NamedTuple):
     """The formats of captures (`app.capture.recognising`) that may carry messages of a framing.
 
-    Captures in a format of `default_of` are of this framing where nobody says otherwise. Lines of hexadecimal digits
-    have the format `undescribed`, whatever they begin with, where one is given.
+    Captures in a format of `default_of` are of this framing where nobody says otherwise.
     """
 
     formats: frozenset[str] = frozenset({"qload", "raw", "mqtt"})
     default_of: frozenset[str] = frozenset()
-    undescribed: str | None = None
 
 
 class FramingTraits(NamedTuple):

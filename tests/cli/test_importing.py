@@ -261,6 +261,10 @@ def test_several_captures_and_runs_are_one_journal(
             ["packets.hex", "--framing", "sas_rendezvous"],
             "the MQTT version of a sas_rendezvous publish cannot be detected",
         ),
+        (
+            ["packets.hex", "--framing", "order_packet"],
+            "the MQTT version of a order_packet publish cannot be detected",
+        ),
         (["unloaded.txt", "--source", "a b"], "'a b' is not a valid name of a source"),
         (["unloaded.txt", "--framing", "smoke"], "unknown framing 'smoke': use 'sas_queue'"),
     ],

@@ -28,7 +28,7 @@ _TRAITS = FramingTraits(
     packet_writer.NAME,
     needs_descriptor=False,
     keeps_types=True,
-    captures=Captures(frozenset({"rendezvous", "mqtt"}), undescribed="rendezvous"),
+    captures=Captures(frozenset({"rendezvous", "mqtt"})),
 )
 
 
