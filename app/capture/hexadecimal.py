@@ -8,7 +8,8 @@
 Empty lines and text after a `#` are ignored, as are blanks, tabs, colons and hyphens between digits. The first word is
 a time if it is an ISO 8601 time with a `T` (UTC without a zone), or a number of 16 decimal digits without a leading 0.
 
-A publish of MQTT becomes a message as a received one does. It does not state its MQTT version. The envelope reveals it:
+A publish of MQTT becomes a message as a received one does, and one that is sent again (DUP, with the packet identifier
+and the bytes of an earlier one) is skipped. It does not state its MQTT version. The envelope reveals it:
 user properties exist only in MQTT 5, and an MQ image stands where the payload of one version or the other begins.
 Framings that travel without an envelope need the version as an argument.
 
@@ -17,15 +18,24 @@ publication the data are taken, with its subject; other frames are skipped.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from datetime import datetime
 from functools import partial
+from hashlib import blake2b
 from typing import NamedTuple
 
 from app.capture.capture_entries import BoundedLine, Entry, LineError, Origin, RefusedEntry, SkippedEntry
 from app.codecs.ibm_mq.image import is_image
 from app.codecs.mqtt import mqtt_envelope, properties
-from app.codecs.mqtt.packets import ControlPacket, PacketType, Version, packets, read_publish
+from app.codecs.mqtt.packets import (
+    ControlPacket,
+    PacketType,
+    Publish,
+    Version,
+    is_connect_of_mqtt_5,
+    packets,
+    read_publish,
+)
 from app.codecs.rendezvous import rendezvous_envelope
 from app.codecs.rendezvous.daemon import DaemonMessageKind, is_frame, read_frame
 from app.codecs.rendezvous.fields import message_end
@@ -99,28 +109,43 @@ def microseconds(text: str) -> int:
 def read_mqtt(lines: Iterable[BoundedLine], origin: Origin, version: Version | None = None) -> Iterator[Entry]:
     """Yield the publishes of a capture in their order.
 
-    Other packets are skipped, by their names. Refused are, as `bad-capture`, a line; as `bad-mqtt-packet`, a bad packet
-    with the rest of its line; as `bad-envelope`, `bad-mq-image` or `no-envelope`, a publish, with its payload as body.
-    With `version` None, the envelope determines it; framings that travel without an envelope need it.
+    Other packets, and publishes that came before, are skipped, by their names. Refused are, as `bad-capture`, a line;
+    as `bad-mqtt-packet`, a bad packet with the rest of its line; as `bad-envelope`, `bad-mq-image` or `no-envelope`, a
+    publish, with its payload as body. With `version` None, the envelope determines it; framings that travel without an
+    envelope need it.
     """
+    known, first_copies = version, dict[int, bytes]()
     for found in captures(lines, origin):
         if isinstance(found, RefusedEntry):
             yield found
         else:
-            yield from _mqtt_entries(found, origin, version)
+            known = yield from _mqtt_entries(found, origin, version, known, first_copies)
 
 
-def _mqtt_entries(found: CapturedBytes, origin: Origin, version: Version | None) -> Iterator[Entry]:
+def _mqtt_entries(
+    found: CapturedBytes, origin: Origin, version: Version | None, known: Version | None, first_copies: dict[int, bytes]
+) -> Generator[Entry, None, Version | None]:
+    """Yield the entries of a line. Return the version of its packets, as it is `known` after them.
+
+    `first_copies` are digests of publishes by their packet identifiers, which are released with PUBREL.
+    """
     data, received_at = memoryview(found.data), found.time or origin.now()
     unread = PhysicalMessage(origin.initial.source, origin.initial.framing, received_at=received_at)
     at = 0
     try:
-        for packet in packets(data, version):
+        for packet in packets(data, known):
             at = packet.at
             if packet.type is not PacketType.PUBLISH:
+                if is_connect_of_mqtt_5(data, packet):
+                    known = known or "5"
+                elif packet.type is PacketType.PUBREL:
+                    first_copies.pop(int.from_bytes(data[packet.start : packet.start + 2]), None)
                 yield SkippedEntry(packet.type.name)
+            elif _is_repeated(
+                packet, publish := read_publish(data, packet, version or _version(data, packet)), first_copies
+            ):
+                yield SkippedEntry("repeated PUBLISH")
             else:
-                publish = read_publish(data, packet, version or _version(data, packet))
                 body, given, topic = publish.payload, publish.properties, partial(str, publish.topic)
                 try:
                     message = mqtt_envelope.read(body, given, unread.source, origin.framing, received_at, topic)
@@ -131,6 +156,21 @@ def _mqtt_entries(found: CapturedBytes, origin: Origin, version: Version | None)
             at = packet.end
     except WireError as error:
         yield RefusedEntry(unread._replace(body=data[at:]), "bad-mqtt-packet", str(error), found.line)
+    return known
+
+
+def _is_repeated(packet: ControlPacket, publish: Publish, first_copies: dict[int, bytes]) -> bool:
+    """Tell whether a publish is one that came before, and note it. A broker counts the message expiry interval down."""
+    if not publish.identifier:
+        return False
+    expiry = properties.message_expiry_interval(publish.properties) or slice(0, 0)
+    given = publish.properties[: expiry.start], publish.properties[expiry.stop :]
+    digest = blake2b(publish.topic.encode())
+    for piece in (b"\0", *given, publish.payload):
+        digest.update(piece)
+    before, now = first_copies.get(publish.identifier), digest.digest()
+    first_copies[publish.identifier] = now
+    return bool(packet.header.dup) and before == now
 
 
 def _version(data: memoryview, packet: ControlPacket) -> Version:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import partial
+from hashlib import file_digest
 from pathlib import Path
 from re import fullmatch
 from time import time_ns
@@ -76,6 +77,19 @@ class CaptureFiles:
                 f"{path}: the MQTT version of a {self.framing} publish cannot be detected",
                 "add --mqtt-version 5 or --mqtt-version 3.1.1",
             )
+
+    def identity(self) -> bytes:
+        """Return what identifies the capture, for messages that do not state what they belong to; else nothing.
+
+        Raises Failure.
+        """
+        if not traits(self.framing).numbered_on_arrival:
+            return b""
+        try:
+            with self.path.open("rb") as file:
+                return file_digest(file, "sha256").digest()
+        except OSError as error:
+            raise _unreadable(self.path, error) from error
 
     def entries(self, now: Callable[[], int]) -> Iterator[tuple[Path, Entry]]:
         """Yield its entries, each with its file; `now` returns µs since 1970. Raises Failure."""
@@ -379,7 +393,8 @@ class Importer:
 
         Raises Failure for such a piece, and GatewayError when the journal accepts no more messages.
         """
-        count, arrivals = ImportCount(), ArrivalsBySource(lambda _source: self._options)
+        options = self._options._replace(capture=capture.identity())
+        count, arrivals = ImportCount(), ArrivalsBySource(lambda _source: options)
         bar = progress.add_task(escape(shown(capture.path)), total=capture.bytes)
         for path, entry in capture.entries(self._now):
             if isinstance(entry, SkippedEntry):

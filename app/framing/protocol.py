@@ -111,12 +111,14 @@ class ArrivalOptions(NamedTuple):
     """How the messages of a source are numbered.
 
     `known` is what `Arrivals.take_learned` has returned for it before. `counts` is the setting that states what last
-    messages count, and `on_doubt` what happens where that is in doubt.
+    messages count, and `on_doubt` what happens where that is in doubt. `capture` identifies the capture that the
+    messages are read from, in place of their times: read again, they get the same keys.
     """
 
     known: Mapping[str, str] = MappingProxyType({})
     counts: str | None = None
     on_doubt: OnDoubt = "hold"
+    capture: bytes = b""
 
 
 NO_OPTIONS = ArrivalOptions()

@@ -210,7 +210,7 @@ class NumberedArrivals:
         header = read_header(message.body)
         self._headers += 1
         on, of = (each.encode("utf-8", "surrogatepass") for each in line)
-        facts = (message.body, on, of, b"%d" % message.received_at)
+        facts = (message.body, on, of, self._options.capture or b"%d" % message.received_at)
         base = base or key_of(header.header_correlid) or header_key(*map(bytes, facts), b"%d" % self._headers)
         is_interleaved = before is not None and not all(each.closed for each in before.coming)
         coming = [

@@ -37,7 +37,7 @@ def packets(data: memoryview, _: Hints) -> list[Frame]:
     if not data:
         FixedHeader.decode(data)
     frames: list[Frame] = []
-    for packet in whole_packets(data):
+    for packet in whole_packets(data, "5"):
         if len(frames) >= MOST_FRAMES:
             raise TooManyFrames(f"more than {MOST_FRAMES:,} packets; byte {packet.at} begins another")
         cells = list(FixedHeader.cells(data, packet.at))
@@ -58,7 +58,8 @@ def packets(data: memoryview, _: Hints) -> list[Frame]:
         if packet.end > packet.start:
             rest = bytes(data[packet.start : packet.end])
             cells.append(Cell(packet.start, len(rest), "rest", rest))
-        frames.append(Frame("mqtt", packet.at, cells, packet.type.name))
+        note = "AUTH of MQTT 5; 15 is reserved before" if packet.type is PacketType.AUTH else packet.type.name
+        frames.append(Frame("mqtt", packet.at, cells, note))
     return frames
 
 

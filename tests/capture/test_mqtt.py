@@ -50,6 +50,50 @@ def test_many_packets_stand_on_a_line_and_only_publishes_are_messages() -> None:
     assert [each.what for each in found if isinstance(each, SkippedEntry)] == ["CONNACK"] + ["PINGREQ"] * len(sent)
 
 
+CONNECT_5, CONNECT_4 = (bytes.fromhex(f"100d00044d515454{level}02003c000161") for level in ("05", "04"))
+
+
+@pytest.mark.parametrize(
+    ("before", "version", "skipped"),
+    [
+        (CONNECT_5, None, ["CONNECT", "AUTH"]),
+        (CONNECT_4, None, ["CONNECT", None]),
+        (PINGREQ, "5", ["PINGREQ", "AUTH"]),
+        (CONNECT_5, "3.1.1", ["CONNECT", None]),
+    ],
+)
+@pytest.mark.parametrize("between", [b"", b"\n"])
+def test_type_15_is_auth_behind_a_connect_of_mqtt_5(
+    before: bytes, version: Version | None, skipped: list[str | None], between: bytes
+) -> None:
+    found = read(before.hex().encode() + between + b"f0021800\n", version)
+    assert [getattr(each, "what", None) for each in found] == skipped
+
+
+def sent_again(whole: bytes) -> bytes:
+    return bytes([whole[0] | 8]) + whole[1:]
+
+
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+def test_a_publish_that_is_sent_again_is_skipped_and_no_other_one(version: Version) -> None:
+    def publish(body: bytes, qos: int = 1, identifier: int = 7, expiry: int = 60) -> bytes:
+        """A packet of the specification (3.3)."""
+        given = b"\5\2" + expiry.to_bytes(4) if version == "5" else b""
+        rest = b"\0\1t" + (identifier.to_bytes(2) if qos else b"") + given + body
+        return bytes([0x30 | qos << 1, len(rest)]) + rest
+
+    first, other, unacknowledged = publish(b"a"), publish(b"b", identifier=8), publish(b"a", 0)
+    again = sent_again(publish(b"a", expiry=9 if version == "5" else 60))
+    packets = [first, other, again, sent_again(other), first, sent_again(publish(b"b")), unacknowledged, unacknowledged]
+    exactly_once = publish(b"c", 2)
+    packets += [exactly_once, sent_again(exactly_once), bytes.fromhex("62020007"), sent_again(exactly_once)]
+    found = read(in_hexadecimal(packets), version, "order_packet")
+    assert [each.body if isinstance(each, PhysicalMessage) else getattr(each, "what", None) for each in found] == [
+        *(b"a", b"b", "repeated PUBLISH", "repeated PUBLISH", b"a", b"b", b"a", b"a"),
+        *(b"c", "repeated PUBLISH", "PUBREL", b"c"),
+    ]
+
+
 def test_a_capture_may_have_its_time() -> None:
     sent = PhysicalMessage(captures.SOURCE, "sas_queue", 100001, body=b"x")
     line = b"2026-11-21T07:30:01Z " + in_hexadecimal([packet(sent, "3.1.1")])

@@ -199,9 +199,10 @@ def test_attachments_in_a_capture_of_rendezvous_are_finished(run: Run, tmp_path:
         bodies.insert(3, listen("SAS.>"))
     capture = tmp_path / "orders.rv"
     capture.write_bytes(in_hexadecimal(bodies))
-    result = run("journal", "import", capture, "--to", folder, "--source", SOURCE)
-    assert result.code == 0
-    assert result.out.splitlines()[1].split()[1:4] == ["rendezvous", "sas_rendezvous", str(len(bodies) - frames)]
+    for _ in range(2):  # imported again, all of it is a duplicate
+        result = run("journal", "import", capture, "--to", folder, "--source", SOURCE)
+        assert result.code == 0
+        assert result.out.splitlines()[1].split()[1:4] == ["rendezvous", "sas_rendezvous", str(len(bodies) - frames)]
     with service_context(tmp_path, limits={"free_bytes": 0}) as context:
         gateway = Gateway(context, {}, {})
         gateway.start()
@@ -210,6 +211,9 @@ def test_attachments_in_a_capture_of_rendezvous_are_finished(run: Run, tmp_path:
             for each in attached:
                 content = gateway.contents.open(found[each.definition.qualifier_2])
                 assert b"".join(content.read(0, content.size)) == each.content
+            last = max(position.pack() for positions, _ in context.journal.replay(None) for position in positions)
+            until(lambda: (context.catalog.progress() or 0) >= last)
+            assert len(gateway.catalog.attachments(AttachmentFilter(), None, 100).items) == len(attached)
             assert not context.catalog.quarantined(None, None, None, 10).items
         finally:
             gateway.stop()

@@ -23,7 +23,7 @@ _LENGTH_LIMITS = (1 << 7, 1 << 14, 1 << 21, 1 << 28)
 
 
 class PacketType(IntEnum):
-    """Message types by the specification's mnemonics; 15 is AUTH in MQTT 5."""
+    """Message types by the specification's mnemonics; 15 is reserved before MQTT 5, which has AUTH."""
 
     RESERVED_0 = 0
     CONNECT = 1
@@ -40,7 +40,7 @@ class PacketType(IntEnum):
     PINGREQ = 12
     PINGRESP = 13
     DISCONNECT = 14
-    RESERVED_15 = 15
+    AUTH = 15
 
 
 class FixedHeader(Layout):
@@ -60,7 +60,7 @@ class FixedHeader(Layout):
 
 def require_defined(header: FixedHeader, at: int, *, mqtt_5: bool = False) -> None:
     """Refuse the reserved message types and QoS 3 of a header at byte `at`. Raises WireError."""
-    if header.type in (PacketType.RESERVED_0, PacketType.RESERVED_15) and not (header.type and mqtt_5):
+    if header.type in (PacketType.RESERVED_0, PacketType.AUTH) and not (header.type and mqtt_5):
         why = "15 is reserved; in MQTT 5 it is AUTH" if header.type else "0 is reserved"
         raise WireError("FixedHeader.type", at, why)
     if header.qos == RESERVED_QOS:
@@ -133,12 +133,14 @@ class ControlPacket(NamedTuple):
 class Publish(NamedTuple):
     """The parts of a PUBLISH packet.
 
-    `properties` comes without its length and is empty before MQTT 5. The payload is a slice of the packet.
+    `properties` comes without its length and is empty before MQTT 5. The payload is a slice of the packet. `identifier`
+    is 0 with QoS 0.
     """
 
     topic: str
     properties: bytes
     payload: memoryview
+    identifier: int = 0
 
 
 class _Topic(Layout):
@@ -156,7 +158,7 @@ class _Properties(Layout):
 def packets(data: memoryview, version: Version | None = None) -> Iterator[ControlPacket]:
     """Yield the packets of a buffer that holds only whole packets.
 
-    AUTH is accepted when the version is MQTT 5. Raises WireError.
+    AUTH is accepted when the version is MQTT 5, or is not given and a CONNECT of MQTT 5 came before. Raises WireError.
     """
     at = 0
     while at < len(data):
@@ -166,8 +168,15 @@ def packets(data: memoryview, version: Version | None = None) -> Iterator[Contro
         if end > len(data):
             why = f"{header.remaining_length} bytes must follow, but only {len(data) - start} do"
             raise WireError("FixedHeader.remaining_length", len(data), why)
-        yield ControlPacket(at, header, start, end)
+        packet = ControlPacket(at, header, start, end)
+        yield packet
+        version = version or ("5" if is_connect_of_mqtt_5(data, packet) else None)
         at = end
+
+
+def is_connect_of_mqtt_5(data: memoryview, packet: ControlPacket) -> bool:
+    """Tell whether a packet is the CONNECT of a client of MQTT 5."""
+    return packet.type is PacketType.CONNECT and bytes(data[packet.start : packet.end][:7]) == b"\0\4MQTT\5"
 
 
 def require_flags(header: FixedHeader, at: int, version: Version | None = None) -> None:
@@ -188,14 +197,15 @@ def read_publish(data: memoryview, packet: ControlPacket, version: Version) -> P
     body = data[: packet.end]
     head, at = _Topic.decode(body, packet.start)
     topic, at = _taken(body, at, head.length, "PUBLISH.topic")
+    identifier = b""
     if packet.header.qos:
-        _, at = _taken(body, at, 2, "PUBLISH.packet_identifier")
+        identifier, at = _taken(body, at, 2, "PUBLISH.packet_identifier")
     properties = b""
     if version == "5":
         section, at = _Properties.decode(body, at)
         properties, at = _taken(body, at, section.length, "PUBLISH.properties")
     try:
-        return Publish(str(topic, "utf-8"), properties, body[at:])
+        return Publish(str(topic, "utf-8"), properties, body[at:], int.from_bytes(identifier))
     except UnicodeDecodeError as error:
         raise WireError("PUBLISH.topic", packet.start + 2 + error.start, f"not UTF-8: {error.reason}") from None
 

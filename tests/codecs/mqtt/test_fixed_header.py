@@ -82,7 +82,7 @@ def test_what_is_reserved_is_neither_written_nor_read(first: int) -> None:
 
 def test_type_15_is_auth_in_mqtt_5() -> None:
     (packet,) = packets(memoryview(bytes.fromhex("F000")), "5")
-    assert (packet.type, packet.end) == (PacketType.RESERVED_15, 2)
+    assert (packet.type, packet.end) == (PacketType.AUTH, 2)
 
 
 @pytest.mark.parametrize("length", [-1, MAX_REMAINING_LENGTH + 1])

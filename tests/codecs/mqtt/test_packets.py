@@ -21,8 +21,8 @@ def test_a_publish_is_its_topic_its_properties_and_its_payload(version: Version,
     data = memoryview(packet(BARE, version, qos, "a/b") + packet(BARE, version, qos, "c"))
     first, second = packets(data)
     assert (first.at, first.end, second.at, second.end) == (0, second.at, first.end, len(data))
-    assert read_publish(data, first, version) == Publish("a/b", b"", memoryview(b"payload"))
-    assert read_publish(data, second, version) == Publish("c", b"", memoryview(b"payload"))
+    assert read_publish(data, first, version) == Publish("a/b", b"", memoryview(b"payload"), min(qos, 1))
+    assert read_publish(data, second, version) == Publish("c", b"", memoryview(b"payload"), min(qos, 1))
 
 
 def test_properties_come_as_they_are() -> None:
