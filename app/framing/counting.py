@@ -57,11 +57,13 @@ RULE_NAMES: Final = tuple(sorted(_BY_NAME))
 
 class AttachmentArrival(NamedTuple):
     """What came of one attachment that a last message may end: its messages, and whether these are all by what was
-    announced. `repeats` of them are equal to one shortly before, and may be the same one, which came twice."""
+    announced. `repeats` of them are equal to one shortly before, and may be the same one, which came twice. One that is
+    `headless` began without its first message."""
 
     messages: int
     whole: Completeness
     repeats: int = 0
+    headless: bool = False
 
 
 class LastMessage(NamedTuple):
@@ -194,15 +196,18 @@ class SubjectCounting(Generic[T]):
     # --- deciding -----------------------------------------------------------------------------------------------------
 
     def _decision(self, ended: LastMessage, attachment: int) -> Decision:
-        came, whole, _ = ended.came[attachment]
+        came, whole, _, is_headless = ended.came[attachment]
         readings = [rule for rule in sorted(self.rules) if ended.is_possible(rule)]
         fits = [rule for rule in readings if ended.is_whole(rule, attachment)]
         if not readings:
             return Decision(doubt=f"{_counted(ended)}, which contradicts {self._shown()}")
         if not fits:
             return self._incomplete(ended, attachment, readings)
-        if whole is Completeness.UNKNOWN and any(each.whole is Completeness.CONTRADICTED for each in ended.came):
-            return Decision(doubt=_OTHERS_CONTRADICT)
+        contradicted = whole is Completeness.UNKNOWN and any(
+            each.whole is Completeness.CONTRADICTED for each in ended.came
+        )
+        if is_headless or contradicted:
+            return Decision(doubt=f"{_counted(ended)}{_HEADLESS}" if is_headless else _OTHERS_CONTRADICT)
         others = tuple(rule.name for rule in readings if rule not in fits)
         if not others or whole.value >= Completeness.LIKELY.value:
             ground = Ground.ANNOUNCED if others else self._ground(ended)
@@ -213,7 +218,7 @@ class SubjectCounting(Generic[T]):
 
     def _incomplete(self, ended: LastMessage, attachment: int, readings: Sequence[Rule]) -> Decision:
         """Return how many parts an attachment has that is incomplete by all readings, if they agree on it."""
-        came, whole, _ = ended.came[attachment]
+        came, whole, *_ = ended.came[attachment]
         numbers = {ended.missing(rule) for rule in readings}
         is_only = len(ended.came) == 1 and not ended.unbegun
         is_own = attachment == len(ended.came) - 1 and not any(rule.all_attachments for rule in readings)
@@ -270,6 +275,10 @@ class SubjectCounting(Generic[T]):
 
 _OTHERS_CONTRADICT: Final = (
     "what came of another attachment of its header contradicts what was announced of that, so messages may be mixed"
+)
+_HEADLESS: Final = (
+    ", but the first of them is not the descriptor of a file (FDC) or the definition of a data set (DAT): its sender "
+    "left it out, or it was lost"
 )
 _REFUTED: Final = Decision(
     doubt="it was finished by its last message's count as the subject seemed to count; later attachments show that it "

@@ -80,7 +80,7 @@ class _Coming:
     @property
     def came(self) -> AttachmentArrival:
         whole = Completeness.CONTRADICTED if self.lost else self.progress.whole()
-        return AttachmentArrival(self.progress.messages, whole, self.repeats)
+        return AttachmentArrival(self.progress.messages, whole, self.repeats, self.lost > 0)
 
 
 class _Last(NamedTuple):

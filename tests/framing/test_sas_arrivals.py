@@ -96,6 +96,18 @@ def test_a_file_is_numbered_and_counted() -> None:
     assert {split(each.correl_id)[0] for each in got[1:]} == {entry.correl_id}
 
 
+def test_an_attachment_that_begins_without_its_descriptor_says_so_or_lacks_it() -> None:
+    """By the count nothing is missing; one that counts one more shows that the first message is."""
+    opening = header(kind=AttachmentKind.BINARY_FILE)
+    got = numbered(NumberedArrivals(), opening, records(b"a", "ATB"), write_last(1))
+    assert shown(got) == [("HDR", 0), ("ATB", 2), ("LST", "in doubt")]
+    event = SAS_RENDEZVOUS.read(got[-1], 0)
+    assert isinstance(event, Unsequenced)
+    assert "counts 1 messages, and 1 came, but the first of them is not the descriptor" in event.doubt
+    counted_alone = NumberedArrivals(ArrivalOptions(counts="attachment"))
+    assert shown(numbered(counted_alone, opening, records(b"a", "ATB"), write_last(2)))[-1] == ("LST", "of 2")
+
+
 @pytest.mark.parametrize(("msg", "beside"), [(False, 0), (False, 1), (True, 0), (True, 1), (True, 2)])
 def test_what_a_last_message_counts_is_learnt(msg: bool, beside: int) -> None:
     """Files with the sizes that were announced are whole. Two of them show what a sender counts beside the parts."""
