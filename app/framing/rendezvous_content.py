@@ -23,13 +23,13 @@ from app.framing.message_charsets import Stored, charset_doubt, in_first_charset
 from app.framing.protocol import Body, DataSetFacts, FileContent, PartReader, Received, Span, StoreTable
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
-from app.model.evidence import Choice
+from app.model.evidence import Choice, Ground, Question
 from app.model.records import AttachmentRecord
 from app.wire import WireError
 
 MAX_GEN = "sas.max_gen"
 
-_RECORDS = frozenset({"ATX", "ATB"})
+_RECORDS = {"ATX": AttachmentKind.TEXT_FILE, "ATB": AttachmentKind.BINARY_FILE}
 _NOT_BEHIND = {"DAT": "ATO", "VAR": "ATO", "ATO": None, "ATI": None, "ATC": None}
 """The messages of a data set, and what none of them may be after: definitions are sent before the observations (SAS,
 Data Set Attachment Layout). Observations that come before them have changed places with others."""
@@ -41,24 +41,38 @@ Data Set Attachment Layout). Observations that come before them have changed pla
 def read_file(record: AttachmentRecord, received: Received) -> FileContent:
     """Return where the records of a complete file lie. Raises InvalidInputError and WireError."""
     description = rendezvous_messages.read_file_description(received.first.body)
+    kinds: set[AttachmentKind] = set()
+    kind = record.kind or AttachmentKind.BINARY_FILE
 
     def spans() -> Iterator[Span]:
         for part, body in enumerate(received.bodies(range(1, len(received))), 1):
-            for start, length in _records(body):
+            found, places = _records(body)
+            kinds.add(found)
+            for start, length in places:
                 yield part, start, body[start : start + length], True
 
-    return FileContent(spans, of_lines=record.kind is AttachmentKind.TEXT_FILE, begins_at=1, description=description)
+    def evidence() -> tuple[Choice, ...]:
+        others = kinds - {kind}
+        return tuple(Choice(Question.FILE_KIND, kind.word, Ground.PREFERENCE, (each.word,)) for each in others)
+
+    is_text = kind is AttachmentKind.TEXT_FILE
+    return FileContent(spans, of_lines=is_text, begins_at=1, description=description, evidence=evidence)
 
 
-def _records(body: Body) -> list[tuple[int, int]]:
+def _records(body: Body) -> tuple[AttachmentKind, list[tuple[int, int]]]:
+    """Return the kind of file whose records a message has, and their places."""
     name = message_name(body)
     if name == "FDC":
         raise InvalidInputError(
-            "several-files", "name", -1, "an attachment of several files, of which its header names one"
+            "several-files",
+            "name",
+            -1,
+            "an attachment of several files (a second FDC), of which its header names one: have its sender list each "
+            "file in the header as an attachment of its own",
         )
     if name not in _RECORDS:
         raise InvalidInputError("unexpected-message", "name", -1, f"{name} among the records of a file")
-    return rendezvous_messages.record_places(body)
+    return _RECORDS[name], rendezvous_messages.record_places(body)
 
 
 def begin_file(record: AttachmentRecord, body: Body) -> PartReader | None:
@@ -81,9 +95,10 @@ class _RecordReader:
 
     def spans(self, body: Body) -> list[tuple[int, int]] | None:
         try:
-            return _records(body)
+            kind, places = _records(body)
         except (WireError, InvalidInputError):
             return None
+        return places if kind is AttachmentKind.BINARY_FILE else None
 
     def record_start(self, _bodies: Sequence[Body]) -> int | None:
         return None

@@ -23,6 +23,7 @@ class Question(StrEnum):
     RECORD_ENDS = "record-ends"
     LAST_LINE_END = "last-line-end"
     HEADERS = "headers"
+    FILE_KIND = "file-kind"
 
 
 class Ground(StrEnum):

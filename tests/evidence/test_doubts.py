@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from adapters.sql_catalog import SqlCatalog
+from app.main import SystemClock
 from app.model.attachment import AttachmentState
 from app.model.evidence import Choice, Ground, Question
 from app.model.message import PhysicalMessage
@@ -22,6 +23,8 @@ from app.model.records import (
     EventRecord,
     QuarantineRecord,
 )
+from app.pipeline.job.job import Job, open_run
+from app.pipeline.run import batch
 from app.ports import AttachmentFilter, Intake
 from app.service.content.stored_content import object_name, opened
 from app.service.context import ReceiverContext
@@ -33,6 +36,7 @@ from tests.evidence.hosts import Broker, _physical, in_folder, pipeline
 from tests.evidence.senders import contents, sas_queue, sas_rendezvous
 from tests.evidence.senders.sent import Sending
 from tests.support.ibm_float import ibm
+from tests.support.local_steps import LocalSteps
 
 DIALECT, UTF8 = sas_queue.DIALECTS[0], sas_queue.UTF8
 SIZE = len(contents.TEXT)
@@ -203,6 +207,33 @@ def test_a_name_in_a_character_set_that_is_not_declared_is_a_doubt(
         assert (by_spark.warnings, by_spark.qualifier_2) == (record.warnings, "größe")
     with receiving(tmp_path / "hold", sent, on_doubt="hold") as (context, _):
         assert only(context).reason_code == (DOUBTFUL_CONTENT if about else None)
+
+
+@pytest.mark.parametrize(("kind", "mixed"), [("text", False), ("binary", False), ("text", True), ("binary", True)])
+def test_a_file_whose_records_come_as_those_of_another_kind_is_held(tmp_path: Path, kind: str, mixed: bool) -> None:
+    text, binary = sas_rendezvous.text_file(0), sas_rendezvous.binary_file(0)
+    other = text if kind == "binary" else binary
+    parts = [*text.parts[:2], *binary.parts[1:2]] if mixed else other.parts
+    sending = sas_rendezvous.sending("text", "", OWN, other._replace(kind=kind, parts=parts), application=False)
+    with receiving(tmp_path, sending, counts="attachment") as (context, _):
+        record = only(context)
+        assert (record.state, record.reason_code) == (AttachmentState.QUARANTINED, DOUBTFUL_CONTENT)
+        said = {"text": "text-file", "binary": "binary-file"}
+        why = f"its header says that it is a {kind} file, and records of it came as those of a {other.kind} file"
+        assert why in str(record.reason)
+        assert "on_doubt" in str(record.reason)
+    (in_pipeline,) = pipeline(tmp_path / "pipeline", tmp_path / "journal")["s"]
+    assert (in_pipeline.state, in_pipeline.reason) == (record.state, record.reason)
+    with receiving(tmp_path / "warn", sending, counts="attachment", on_doubt="warn") as (context, _):
+        record = only(context)
+        assert (record.state, record.warnings) == (AttachmentState.FINISHED, (why,))
+        assert Choice(Question.FILE_KIND, said[kind], Ground.PREFERENCE, (said[other.kind],)) in record.evidence
+    chosen = context.settings.model_copy(update={"data": tmp_path / "warned"})
+    with closing(SqlCatalog(chosen.catalog_url)) as catalog:
+        job = Job.of(chosen, str(tmp_path / "warn" / "journal"), in_place=False)
+        batch.run(LocalSteps(), open_run(job, catalog, SystemClock()))
+        (again,) = catalog.attachments(AttachmentFilter(), None, 10).items
+    assert (again.sha256, again.warnings) == (record.sha256, record.warnings)
 
 
 def test_a_count_with_two_readings_is_held_until_the_subject_shows_what_it_counts(tmp_path: Path) -> None:

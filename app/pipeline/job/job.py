@@ -55,6 +55,7 @@ class Job:
                 ccsid=source.ccsid,
                 encoding=source.encoding,
                 line_end=source.line_end,
+                on_doubt=source.on_doubt,
             )
             for name, source in settings.sources.items()
         }

@@ -106,6 +106,9 @@ def other_bytes(kind: AttachmentKind | None, evidence: Evidence) -> str | None:
     Whether a NUL belongs to a record is a question of bytes in binary files alone.
     """
     for question, reading, _, others in evidence:
+        if others and question is Question.FILE_KIND:
+            said, came = (word.replace("-", " ") for word in (reading, others[0]))
+            return f"its header says that it is a {said}, and records of it came as those of a {came}"
         if others and (question is Question.DIALECT or (kind, question) == _OF_BYTES):
             return f"it reads as {reading} and, with other bytes, as {', '.join(others)}: the setting `dialect` decides"
     return None

@@ -63,7 +63,7 @@ class MapValue(TypedDict):
 
 
 class ApplicationMessage(TypedDict):
-    """The application message. `text` is present if its bytes, or the only value of its map, are text in its character set."""
+    """The application message. `text` is present if its bytes, or the only value of its map, are text in `charset`."""
 
     format: str
     ccsid: int
@@ -170,6 +170,7 @@ Question = Literal[
     "record-ends",
     "last-line-end",
     "headers",
+    "file-kind",
 ]
 
 

@@ -97,6 +97,7 @@ const QUESTIONS = {
   "record-ends": "What ends a record",
   "last-line-end": "End of the last line",
   "headers": "Headers before the content",
+  "file-kind": "Whether the file is of lines",
 };
 const GROUNDS = {
   "only-reading": "the bytes have no other reading",
