@@ -65,6 +65,42 @@ def test_a_reply_without_a_further_row_ends_a_result_set(tmp_path: Path) -> None
         assert stored(context, record.qualifier_2).to_pylist() == EXPECTED
 
 
+IN_DOUBT: list[tuple[int, int, list[str], list[str]]] = [
+    # mess_code, mess_swap, names of columns, warnings
+    (0, 2, ["N", "TEXT"], []),
+    (22, 2, ["N", "TEXT"], []),
+    (0, 2, [], []),
+    (0, 3, ["N", "TEXT"], ["mess_swap 3 of its packets is no byte order in use: by their lengths, numbers are little"]),
+    (77, 2, ["N", "TEXT"], ["mess_code 77 of its packets is no character set in use: texts were read as ISO 8859-1"]),
+    (128, 0, ["N", "TEXT"], ["mess_swap 0 of", "mess_code 128 of"]),
+    (0, 2, ["N"], ["1 names of columns for 2 columns: these are called by their numbers"]),
+]
+
+
+def test_what_contradicts_itself_without_a_loss_is_a_warning(tmp_path: Path) -> None:
+    sent: list[PhysicalMessage] = []
+    for number, (code, swap, names, _) in enumerate(IN_DOUBT, 1):
+        described = [part(PartKind.SHORTINFO, COLUMNS), part(PartKind.TABLENAME, f'"O"."T{number}"')]
+        described += [part(PartKind.COLUMNNAMES, names)] if names else []
+        statement = number.to_bytes(24)
+        messages = [
+            packet(reply(*described), group_id=statement),
+            packet(reply(data(ROWS, PartAttribute.FIRST | PartAttribute.LAST)), group_id=statement),
+        ]
+        sent += [each._replace(body=bytes([code, swap]) + bytes(each.body[2:])) for each in messages]
+    with service_context(tmp_path) as context:
+        receive(context, [sent])
+        found = {record.qualifier_2: record for record in records(context)}
+        for number, (*_, names, warnings) in enumerate(IN_DOUBT, 1):
+            record = found[f"T{number}"]
+            assert len(record.warnings) == len(warnings), record.warnings
+            for warning, begins in zip(record.warnings, warnings, strict=True):
+                assert warning.startswith(begins)
+            rows = stored(context, f"T{number}")
+            assert rows.column_names == (names if len(names) == 2 else ["COLUMN_1", "COLUMN_2"])
+            assert [[*row.values()] for row in rows.to_pylist()] == ROWS
+
+
 def test_a_correl_id_tells_the_statement_where_no_parsid_does(tmp_path: Path) -> None:
     correl_id = b"S" * 24
     sent = [

@@ -28,6 +28,7 @@ from app.framing.order_packet.packet_pieces import (
 )
 from app.framing.protocol import DataSetFacts, FileContent, Received, Span, StoreTable
 from app.model.errors import InvalidInputError
+from app.model.evidence import kept_warnings
 from app.model.records import AttachmentRecord
 from app.wire.kinds import Buffer
 
@@ -89,7 +90,8 @@ class _Some(NamedTuple):
 
 def data_set(record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
     """Store the table of a complete data set. Raises InvalidInputError and WireError."""
-    described, is_input = _described(record, received)
+    doubts: dict[str, None] = {}
+    described, is_input = _described(record, received, doubts)
     chosen = inputs(described.parameters) if is_input else columns(described.parameters)  # type: ignore[arg-type]
     if not chosen:
         raise InvalidInputError("no-columns", "shortinfo", -1, "none of the columns is one of the rows' direction")
@@ -100,40 +102,52 @@ def data_set(record: AttachmentRecord, received: Received, store: StoreTable) ->
         names = [name for name, each in named if any(each is one for one in chosen)]
     else:
         names = []
+        if described.names:
+            why = (
+                f"{len(described.names)} names of columns for {len(chosen)} columns: these are called by their numbers"
+            )
+            doubts[why] = None
     called = {"sas.library": record.qualifier_1, "sas.member": record.qualifier_2}
     table = _Table(tuple(chosen), column_types.schema(names, chosen, called))
     while True:
         try:
-            count = store(table.schema, _batches(record, received, table))
+            count = store(table.schema, _batches(record, received, table, doubts))
         except data_rows.LongTimes as longer:
             field = table.schema.field(longer.column).with_type(pa.duration("us"))
             table = table._replace(schema=table.schema.set(longer.column, field))
         else:
-            return DataSetFacts(count, len(table.parameters))
+            return DataSetFacts(count, len(table.parameters), warnings=kept_warnings(doubts))
 
 
-def _described(record: AttachmentRecord, received: Received) -> tuple[Description, bool]:
+def _described(record: AttachmentRecord, received: Received, doubts: dict[str, None]) -> tuple[Description, bool]:
     """Return the description of the columns, which the first part has, and whether the rows go to a kernel."""
     first, second = islice(received.bodies([0, 1]), 2)
-    segments = _segments(record, received, first)
+    segments = _segments(record, received, first, doubts)
     described = next((content for content in segments if is_description(content, rows_of(content))), None)
     if described is None:
         raise InvalidInputError("no-description", "shortinfo", -1, "the first packet does not describe the columns")
-    for content in _segments(record, received, second):
+    for content in _segments(record, received, second, doubts):
         if (found := rows_of(content)) is not None:
             return description_of(described), found.is_input
     raise InvalidInputError("no-rows", "data", -1, "the second packet has no rows")
 
 
-def _segments(record: AttachmentRecord, received: Received, body: Buffer) -> list[SegmentContent]:
+def _segments(
+    record: AttachmentRecord, received: Received, body: Buffer, doubts: dict[str, None]
+) -> list[SegmentContent]:
+    """Return the segments of a packet that are of the attachment, and note what is in doubt of them."""
     found = contents(body_message(received.first, body))
-    return [content for content in found if content.statement == record.correl_id]
+    own = [content for content in found if content.statement == record.correl_id]
+    doubts.update(dict.fromkeys(why for content in own for why in content.doubts))
+    return own
 
 
-def _batches(record: AttachmentRecord, received: Received, table: _Table) -> Iterator[pa.RecordBatch]:
+def _batches(
+    record: AttachmentRecord, received: Received, table: _Table, doubts: dict[str, None]
+) -> Iterator[pa.RecordBatch]:
     """Return the rows in their order, from many packets at once."""
     held: list[_Some] = []
-    for some in _in_order(record, received):
+    for some in _in_order(record, received, doubts):
         size = sum(len(each.buffer) for each in held)
         if held and (size >= BATCH_BYTES or some.manner != held[0].manner or some.is_varying or held[0].is_varying):
             yield _decoded(held, table)
@@ -143,10 +157,10 @@ def _batches(record: AttachmentRecord, received: Received, table: _Table) -> Ite
         yield _decoded(held, table)
 
 
-def _in_order(record: AttachmentRecord, received: Received) -> Iterator[_Some]:
+def _in_order(record: AttachmentRecord, received: Received, doubts: dict[str, None]) -> Iterator[_Some]:
     expected = 0
     for body in received.bodies(range(1, len(received))):
-        for content in _segments(record, received, body):
+        for content in _segments(record, received, body, doubts):
             found = rows_of(content)
             if found is not None and found.first == expected:
                 break

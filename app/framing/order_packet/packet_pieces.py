@@ -9,8 +9,19 @@ part of a group that the identifiers in its descriptor name, and whose offsets c
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from app.codecs.sapdb.constants import LONGS, DataType, FunctionCode, MessType, PartAttribute, PartKind, Undef, ValMode
-from app.codecs.sapdb.packet import SEGMENT_KIND_AT, Part, decode_packet
+from app.codecs.sapdb.constants import (
+    LONGS,
+    DataType,
+    FunctionCode,
+    MessCode,
+    MessSwap,
+    MessType,
+    PartAttribute,
+    PartKind,
+    Undef,
+    ValMode,
+)
+from app.codecs.sapdb.packet import SEGMENT_KIND_AT, Packet, Part, decode_packet
 from app.codecs.sapdb.packet_records import (
     SEGMENT_HEADERS,
     CommandSegment,
@@ -27,7 +38,7 @@ from app.model.errors import InvalidInputError
 from app.model.event import GroupPart, Pieces
 from app.model.message import PhysicalMessage
 from app.wire import WireError
-from app.wire.kinds import Buffer
+from app.wire.kinds import Buffer, Order
 
 KEY_SIZE: Final = 24
 DESCRIPTION, ROWS = 1, 2
@@ -73,6 +84,20 @@ _ROW_FUNCTIONS: Final = frozenset(
 _WHOLE: Final = frozenset({ValMode.ALLDATA, ValMode.LASTDATA})
 
 
+_CODES: Final = frozenset(
+    {
+        MessCode.ASCII,
+        MessCode.EBCDIC,
+        MessCode.UNICODE_SWAP,
+        MessCode.UNICODE,
+        MessCode.UNICODE_NATIVE,
+        MessCode.UTF8,
+    }
+)
+_UNICODE_ORDERS: Final[Mapping[int, Order]] = {MessCode.UNICODE: ">", MessCode.UNICODE_SWAP: "<"}
+"""The only order of numbers that a kernel takes with these codes."""
+
+
 class PartPlace(NamedTuple):
     """A part, and the byte of the packet where its buffer begins."""
 
@@ -81,13 +106,15 @@ class PartPlace(NamedTuple):
 
 
 class SegmentContent(NamedTuple):
-    """A segment as its parts by their kind, how its values are written, and the statement that it belongs to."""
+    """A segment as its parts by their kind, how its values are written, and the statement that it belongs to. `doubts`
+    are warnings of what the packet says of its values."""
 
     number: int
     header: Any
     parts: Mapping[int, PartPlace]
     manner: Manner
     statement: bytes
+    doubts: tuple[str, ...]
 
     def held(self, kind: int) -> Any:
         """Return what the part of a kind holds. Raises WireError."""
@@ -193,8 +220,23 @@ def contents(message: PhysicalMessage) -> list[SegmentContent]:
         parsids = (parts[kind].part.buffer[:PARSID_SIZE] for kind in _STATEMENTS if kind in parts)
         identifier = next((each for each in (message.group_id, *parsids, message.correl_id) if any(each)), b"")
         statement = bytes(identifier[:KEY_SIZE]).ljust(KEY_SIZE, b"\0") if identifier else b""
-        found.append(SegmentContent(number, segment.header, parts, manner, statement))
+        found.append(SegmentContent(number, segment.header, parts, manner, statement, _doubts(packet)))
     return found
+
+
+def _doubts(packet: Packet) -> tuple[str, ...]:
+    """Return warnings of a header that does not say how numbers or texts are written, or contradicts itself."""
+    swap, code = packet.header.mess_swap, packet.header.mess_code
+    doubts = []
+    if swap not in {MessSwap.NORMAL, MessSwap.FULL_SWAPPED}:
+        order = "big-endian" if packet.order == ">" else "little-endian"
+        doubts.append(f"mess_swap {swap} of its packets is no byte order in use: by their lengths, numbers are {order}")
+    if code not in _CODES:
+        doubts.append(f"mess_code {code} of its packets is no character set in use: texts were read as ISO 8859-1")
+    if _UNICODE_ORDERS.get(code, packet.order) != packet.order:
+        both = f"mess_code {code} and mess_swap {swap} of its packets contradict each other"
+        doubts.append(f"{both}: texts were read by mess_code, and numbers by mess_swap")
+    return tuple(doubts)
 
 
 def _check_return(content: SegmentContent) -> None:
