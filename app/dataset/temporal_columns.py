@@ -54,6 +54,15 @@ def seconds(ticks: NDArray[np.int64], a_second: int, origin: int = 0) -> Doubles
     return doubles
 
 
+def holds(ticks: NDArray[np.int64], origin: int = 0) -> NDArray[np.bool_]:
+    """Tell which microseconds a double of seconds, since `origin` seconds before their own epoch, distinguishes."""
+    found = seconds(ticks, _MICROSECONDS, origin)
+    whole = np.floor(found)
+    fraction = np.rint((found - whole) * _MICROSECONDS).astype(np.int64)
+    held: NDArray[np.bool_] = (whole.astype(np.int64) - origin) * _MICROSECONDS + fraction == ticks
+    return held
+
+
 def to_arrow(numbers: Numbers, moment: Moment) -> pa.Array | None:
     """Return the column as Arrow dates, times or durations, or None if a number has no exact counterpart."""
     values = numbers.doubles if numbers.absent is None else np.where(numbers.absent, 0.0, numbers.doubles)

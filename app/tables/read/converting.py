@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from app.dataset import numeric, sas_columns
+from app.dataset import numeric, sas_columns, temporal_columns
 from app.dataset.conversion_error import BadValueError, first_uncastable, refuse_any
 from app.dataset.format_names import Kind
 from app.tables.read import shared_values, typed_texts
@@ -41,7 +41,7 @@ class Conversion(NamedTuple):
 
 Make = Callable[[pa.DataType, Kind | None], Conversion]
 
-NANOSECONDS = "fractions of a microsecond are lost"
+FRACTIONS = "fractions of a second are lost that a double does not hold"
 
 
 def conversion(data_type: pa.DataType, kind: Kind | None, *, as_text: bool = False) -> Conversion | None:
@@ -87,6 +87,7 @@ _SAFE_DIGITS = 15
 _MOST_DIGITS_OF_128_BITS = 38
 _WIDEST_INTEGERS = pa.decimal256(76)
 _TICKS_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+_MICROSECONDS = 1_000_000
 _BEYOND_CALENDAR = "<value out of range"
 _ROUNDED = "the number has more digits than a double holds"
 _ZONE = "SAS has no time zones: the times are sent in UTC"
@@ -188,23 +189,25 @@ def _of_timestamps(data_type: pa.TimestampType, kind: Kind | None) -> Conversion
         pa.timestamp("us"),
         lambda column: _cast(column.view(local), pa.timestamp("us")),
         warning,
-        lambda column: _beyond_microseconds(column.view(local)),
-        NANOSECONDS,
+        lambda column: _lost_fraction(column.view(local), temporal_columns.SECONDS_1960_TO_1970),
+        FRACTIONS,
     )
 
 
-def _beyond_microseconds(column: pa.Array) -> int | None:
-    if column.type.unit != "ns":
+def _lost_fraction(column: pa.Array, origin: int = 0) -> int | None:
+    """Return the first row with a fraction that is lost: below a microsecond, or below what a double of seconds, from
+    `origin` seconds before the epoch on, distinguishes."""
+    a_second = _TICKS_A_DAY[column.type.unit] // temporal_columns.SECONDS_A_DAY
+    if a_second < _MICROSECONDS:
         return None
-    ticks = pc.cast(column, pa.int64())
-    odd = pc.not_equal(pc.multiply(pc.divide(ticks, 1000), 1000), ticks)
-    return _first(odd)
+    ticks: NDArray[np.int64] = pc.fill_null(column.view(pa.int64()), 0).to_numpy(False)
+    ticks, fraction = np.divmod(ticks, a_second // _MICROSECONDS)
+    lost = (fraction != 0) | ~temporal_columns.holds(ticks, origin)
+    return int(np.argmax(lost)) if lost.any() else None
 
 
 def _of_spans(data_type: pa.DataType) -> Make:
-    return lambda _, __: Conversion(
-        data_type, lambda column: _cast(column, data_type), "", _beyond_microseconds, NANOSECONDS
-    )
+    return lambda _, __: Conversion(data_type, lambda column: _cast(column, data_type), "", _lost_fraction, FRACTIONS)
 
 
 _MAKERS: tuple[tuple[Callable[[pa.DataType], bool], Make], ...] = (

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from app.tables.read.converting import NANOSECONDS
+from app.tables.read.converting import FRACTIONS
 from app.tables.read.read_request import Remark, rows_a_batch
 
 UNIT: Final = "us"
@@ -50,7 +50,7 @@ def remarks(file: pq.ParquetFile, read: Read) -> Iterator[Remark]:
             rest = nanoseconds.view(np.uint64) - seconds.view(np.uint64) * _A_SECOND
             for code, why, found in (
                 ("value", _BEYOND, np.abs(seconds) > _MOST_SECONDS),
-                ("rounded", NANOSECONDS, rest % _A_MICROSECOND != 0),
+                ("rounded", FRACTIONS, rest % _A_MICROSECOND != 0),
             ):
                 if (name, code) not in told and found.any():
                     told.add((name, code))

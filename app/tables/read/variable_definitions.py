@@ -193,13 +193,13 @@ class VariableBuilder:
             self._first_value = first + pc.index(column.is_valid(), pa.scalar(value=True)).as_py() + 1 or None
         if self._value_warning is not None:
             return
-        if (row := self._conversion.loses(column)) is not None:
+        if (row := _first_beyond_dates(values)) is not None:
+            self._value_warning = Fault(self.name, "range", _BEYOND_DATES, first + row + 1)
+        elif (row := self._conversion.loses(column)) is not None:
             self._value_warning = Fault(self.name, "rounded", self._conversion.loss, first + row + 1)
         elif held is not None and not self.is_numeric and held.null_count < len(held):
             row = pc.index(held.is_valid(), pa.scalar(value=True)).as_py()
             self._value_warning = Fault(self.name, "damaged", _UNDECODED.format(self._charset), first + row + 1)
-        elif (row := _first_beyond_dates(values)) is not None:
-            self._value_warning = Fault(self.name, "range", _BEYOND_DATES, first + row + 1)
 
     def arrays(self, batch: pa.RecordBatch, side: int | None) -> Iterator[pa.Array]:
         """Yield the variable's columns of a batch: its own, and its side column if it has one."""

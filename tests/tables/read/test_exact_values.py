@@ -4,6 +4,7 @@ import json
 import struct
 from datetime import datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from io import BytesIO
 from pathlib import Path
 from random import Random
@@ -119,6 +120,31 @@ def test_times_are_the_nearest_doubles(make: Any, origin: int, unit: str, a_seco
     doubles = sas_columns.doubles(pa.array(ticks, pa.int64()).view(make(unit)))
     # A quotient of integers is correctly rounded in Python.
     assert doubles.tolist() == [(tick + origin * a_second) / a_second for tick in ticks]
+
+
+@pytest.mark.parametrize(("make", "origin"), [(pa.duration, 0), (pa.timestamp, 3653 * 86_400)])
+@pytest.mark.parametrize("unit", ["us", "ns"])
+def test_a_fraction_that_a_double_does_not_hold_is_told(make: Any, origin: int, unit: str) -> None:
+    random = Random(f"{make.__name__} {unit}")
+    a_second = {"us": 10**6, "ns": 10**9}[unit]
+    most = min((1 << 63) - 1, 200_000_000_000 * a_second)
+    ticks = [random.randrange(1 << random.randrange(1, most.bit_length())) for _ in range(300)]
+    ticks += [tick // 1000 * 1000 for tick in ticks] + [tick // a_second * a_second for tick in ticks]
+
+    def is_held(tick: int) -> bool:
+        exact = Fraction(tick, a_second) + origin
+        return exact * 10**6 == round(Fraction(float(exact)) * 10**6)
+
+    held = list(filter(is_held, ticks))
+    assert 300 < len(held) < len(ticks)
+    sound = defined(whole(pa.table({"T": pa.array(held, pa.int64()).view(make(unit))}))).warnings
+    assert [fault.code for fault in sound if fault.code == "rounded"] == []
+    for lost in [each for each in ticks if not is_held(each)][:20]:
+        column = pa.array([None, *held[:50], lost], pa.int64()).view(make(unit))
+        told = [fault for fault in defined(whole(pa.table({"T": column}))).warnings if fault.code == "rounded"]
+        assert [(fault.row, fault.why) for fault in told] == [
+            (52, "fractions of a second are lost that a double does not hold")
+        ]
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.json"])
