@@ -56,10 +56,7 @@ def seconds(ticks: NDArray[np.int64], a_second: int, origin: int = 0) -> Doubles
 
 def holds(ticks: NDArray[np.int64], origin: int = 0) -> NDArray[np.bool_]:
     """Tell which microseconds a double of seconds, since `origin` seconds before their own epoch, distinguishes."""
-    found = seconds(ticks, _MICROSECONDS, origin)
-    whole = np.floor(found)
-    fraction = np.rint((found - whole) * _MICROSECONDS).astype(np.int64)
-    held: NDArray[np.bool_] = (whole.astype(np.int64) - origin) * _MICROSECONDS + fraction == ticks
+    held: NDArray[np.bool_] = _nearest(seconds(ticks, _MICROSECONDS, origin), origin) == ticks
     return held
 
 
@@ -115,12 +112,18 @@ def _ticks(values: Doubles, float_format: FloatFormat) -> NDArray[np.int64] | No
     whole = values.astype(np.int64)
     if (whole == values).all():
         return whole * _MICROSECONDS
-    whole = np.floor(values).astype(np.int64)
-    ticks: NDArray[np.int64] = whole * _MICROSECONDS + np.rint((values - whole) * _MICROSECONDS).astype(np.int64)
+    ticks = _nearest(values)
     others = np.flatnonzero(seconds(ticks, _MICROSECONDS) != values)
     if not others.size:
         return ticks
     return ticks if float_format == "ibm" and (_cut_to_ibm(ticks[others]) == values[others]).all() else None
+
+
+def _nearest(values: Doubles, origin: int = 0) -> NDArray[np.int64]:
+    """Return the microseconds nearest to these seconds, which count from `origin` seconds before."""
+    whole = np.floor(values).astype(np.int64)
+    ticks: NDArray[np.int64] = (whole - origin) * _MICROSECONDS
+    return ticks + np.rint((values - whole) * _MICROSECONDS).astype(np.int64)
 
 
 def _cut_to_ibm(ticks: NDArray[np.int64]) -> Doubles:
