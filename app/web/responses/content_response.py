@@ -99,16 +99,18 @@ class ContentRepresentation:
         }
 
 
-def stored_response(headers: Headers, method: str, content: WatchedContent, what: ContentRepresentation) -> Response:
+def stored_response(request: Request, content: WatchedContent, what: ContentRepresentation) -> Response:
     """Answer GET or HEAD of content. Blocks while the first piece is read. Raises Problem for 412 and 416."""
+    headers, takes_files = request.headers, ZERO_COPY_SEND in request.scope.get("extensions", {})
+    read = content.sendable if takes_files else content.read
     about = what.headers() | {"Content-Type": what.media_type}
     if _is_known(headers, what):
         return _not_modified(about)
     ranges = None
-    if method == "GET" and "range" in headers and range_applies(headers, what.etag, what.modified):
+    if request.method == "GET" and "range" in headers and range_applies(headers, what.etag, what.modified):
         ranges = parse_ranges(headers["range"], content.size)
     if ranges is None:
-        return ContentResponse(200, about, [content.sendable(0, content.size)], content.size)
+        return ContentResponse(200, about, [read(0, content.size)], content.size)
     if not ranges:
         raise Problem(
             "range-not-satisfiable",
@@ -118,8 +120,8 @@ def stored_response(headers: Headers, method: str, content: WatchedContent, what
     if len(ranges) == 1:
         (chosen,) = ranges
         about["Content-Range"] = _content_range(chosen, content.size)
-        return ContentResponse(206, about, [content.sendable(chosen.first, chosen.size)], chosen.size)
-    return _multipart(content, ranges, about)
+        return ContentResponse(206, about, [read(chosen.first, chosen.size)], chosen.size)
+    return _multipart(read, content.size, ranges, about)
 
 
 def converted_response(
@@ -162,13 +164,15 @@ def _content_range(chosen: ByteRange, size: int) -> str:
     return f"bytes {chosen.first}-{chosen.last}/{size}"
 
 
-def _multipart(content: WatchedContent, ranges: list[ByteRange], about: dict[str, str]) -> "ContentResponse":
+def _multipart(
+    read: Callable[[int, int], Iterator[Sent]], whole: int, ranges: list[ByteRange], about: dict[str, str]
+) -> "ContentResponse":
     """Return a response in multipart/byteranges (RFC 9110, section 14.6)."""
     boundary = token_hex(16)
     heads = [
         (
             f"\r\n--{boundary}\r\nContent-Type: {about['Content-Type']}\r\n"
-            f"Content-Range: {_content_range(chosen, content.size)}\r\n\r\n"
+            f"Content-Range: {_content_range(chosen, whole)}\r\n\r\n"
         ).encode()
         for chosen in ranges
     ]
@@ -176,7 +180,7 @@ def _multipart(content: WatchedContent, ranges: list[ByteRange], about: dict[str
     about["Content-Type"] = f"multipart/byteranges; boundary={boundary}"
     pieces: list[Iterator[Sent]] = []
     for head, chosen in zip(heads, ranges, strict=True):
-        pieces += [iter((memoryview(head),)), content.sendable(chosen.first, chosen.size)]
+        pieces += [iter((memoryview(head),)), read(chosen.first, chosen.size)]
     pieces.append(iter((memoryview(tail),)))
     size = sum(map(len, heads)) + sum(chosen.size for chosen in ranges) + len(tail)
     return ContentResponse(206, about, pieces, size)
@@ -236,12 +240,11 @@ class ContentResponse(Response):
             return self._read(1, in_loop=True)
         return await run_in(threads, lambda: self._read(_WINDOW))
 
-    def _message(self, piece: Sent) -> Message:
+    @staticmethod
+    def _message(piece: Sent) -> Message:
         """Return the message that sends a piece of content that is not the last."""
         if not isinstance(piece, FilePiece):
             return {"type": "http.response.body", "body": piece, "more_body": True}
-        if not self._sends_files:
-            return self._message(piece.file.read(piece.start, piece.end))
         return {
             "type": ZERO_COPY_SEND,
             "file": piece.file,
@@ -270,7 +273,6 @@ class ContentResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_body = scope["method"] != "HEAD"
-        self._sends_files = ZERO_COPY_SEND in scope.get("extensions", {})
         read = [piece for piece in self._first if not isinstance(piece, FilePiece)]
         is_read = self._slot is None and self._unread <= 0 and len(read) == len(self._first)
         is_long = has_body and self._slot is None and not is_read

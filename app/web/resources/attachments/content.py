@@ -175,7 +175,7 @@ def _respond(asked: _Asked, record: AttachmentRecord) -> Response:
             raise OptionError(name, "a file is sent as stored")
         if charset is not None:
             return _text_in_utf_8(request, record, content)
-        return stored_response(request.headers, request.method, content, _stored(record))
+        return stored_response(request, content, _stored(record))
     except KeyError:
         raise Problem("gone", "the content has been deleted") from None
 
@@ -198,7 +198,7 @@ def _data_set(asked: _Asked, record: AttachmentRecord, content: WatchedContent) 
         yield from slot.run(write_data_set, whole, known.name, chosen, _finished_at(record), with_rows, given)
 
     if known is _STORED and chosen == _STORED.settled(OutputOptions()):
-        response = stored_response(request.headers, request.method, content, _stored(record))
+        response = stored_response(request, content, _stored(record))
     else:
         made_of = (record.sha256, *(each.sha256 for each in catalogs), known.name, *chosen.given().items(), *_MADE_BY)
         tag = sha256(repr(made_of).encode()).hexdigest()
