@@ -65,29 +65,22 @@ def with_doubt(
 
     Names that are UTF-8 are in no doubt, whatever character set without a codec is declared.
     """
-    declared = named_charset(message.ccsid, message.encoding)
-    if used == declared or (declared is None and used == "utf-8"):
-        return tuple(entries)
-    if declared is not None:
-        why = f"names in the header are not {declared}, which is declared: they were read as {used}"
-    elif message.ccsid > 0:
-        why = f"{_undeclared(message)}: names in the header were read as {used}"
-    else:
-        why = f"{_undeclared(message)}, and names in the header are not utf-8: they were read as {used}"
-    return tuple(replace(entry, warnings=(why,)) for entry in entries)
+    is_plain = used == "utf-8" and named_charset(message.ccsid, message.encoding) is None
+    why = None if is_plain else charset_doubt(message, used, "names in the header")
+    return tuple(entries) if why is None else tuple(replace(entry, warnings=(why,)) for entry in entries)
 
 
-def charset_doubt(message: PhysicalMessage, used: str) -> str | None:
-    """Return why the character set in which the names and labels of a data set were read is in doubt; None if it is the
-    declared one, or if none is declared and they are UTF-8."""
+def charset_doubt(message: PhysicalMessage, used: str, texts: str = "names and labels") -> str | None:
+    """Return why the character set in which texts were read is in doubt; None if it is the declared one, or if none is
+    declared and they are UTF-8."""
     declared = named_charset(message.ccsid, message.encoding)
-    if declared == used:
+    if used == declared or (message.ccsid <= 0 and used == "utf-8"):
         return None
     if declared is not None:
-        return f"names and labels are not {declared}, which is declared: all texts are read as {used}"
+        return f"{texts} are not {declared}, which is declared: they are read as {used}"
     if message.ccsid > 0:
-        return f"{_undeclared(message)}: texts are read as {used}"
-    return None if used == "utf-8" else f"{_undeclared(message)}, and names or labels are not utf-8: read as {used}"
+        return f"{_undeclared(message)}: {texts} are read as {used}"
+    return f"{_undeclared(message)}, and {texts} are not utf-8: they are read as {used}"
 
 
 def _undeclared(message: PhysicalMessage) -> str:

@@ -72,7 +72,7 @@ class Undeclared(NamedTuple):
 
 UNDECLARED = [
     Undeclared("utf-8", "Stationen, größere", None),
-    Undeclared("latin-1", "Stationen, größere", "no character set is declared, and names or labels are not utf-8"),
+    Undeclared("latin-1", "Stationen, größere", "no character set is declared, and names and labels are not utf-8"),
     Undeclared("ascii", "stations", "no codec for CCSID 99999", ccsid=99999),
     Undeclared("latin-1", "größere", "no codec for CCSID 99999", ccsid=99999),
     Undeclared("cp500", "größere", "no character set is declared", encoding=0, number=ibm),

@@ -88,7 +88,7 @@ def test_the_character_set_of_texts(tmp_path: Path, rows: list[bytes], ccsid: in
 def test_names_in_another_character_set_than_the_declared_one_are_a_warning(tmp_path: Path) -> None:
     with service_context(tmp_path) as context:
         _, record = stored(context, messages(context, bodies_of([ADA], label="Größe"), ccsid=367))
-    assert record.warnings == ("names and labels are not ascii, which is declared: all texts are read as utf-8",)
+    assert record.warnings == ("names and labels are not ascii, which is declared: they are read as utf-8",)
     assert of(record, Question.CHARACTER_SET).ground is Ground.VALUES
 
 
