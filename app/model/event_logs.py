@@ -55,7 +55,8 @@ PATTERN: Final = r"[a-z]+\.([a-z]+|\*)"
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """A selection of events. Each set that is not empty must contain the event's value.
+    """A selection of events. Each set that is not empty must contain the event's value; of `subjects`, one must be how
+    its subject begins.
 
     `sources` and `destinations` are names of the settings. Events about deliveries have a destination, all others have
     a source.
@@ -64,7 +65,7 @@ class EventFilter:
     types: frozenset[str] = frozenset()
     sources: frozenset[str] = frozenset()
     destinations: frozenset[str] = frozenset()
-    subjects: frozenset[str] = frozenset()
+    subjects: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -78,7 +79,7 @@ class EventFilter:
         types = frozenset(types)
         if wrong := sorted(each for each in types if not re.fullmatch(PATTERN, each)):
             raise ValueError(f"unknown type {wrong[0]!r}; write a type such as attachment.finished, or attachment.*")
-        return cls(types, frozenset(sources), frozenset(destinations), frozenset(subjects))
+        return cls(types, frozenset(sources), frozenset(destinations), tuple(subjects))
 
     def has_type(self, kind: str) -> bool:
         """Return whether events of a type can be selected."""
@@ -88,7 +89,7 @@ class EventFilter:
         """Return whether an event is selected."""
         return (
             self.has_type(event.type)
-            and (not self.subjects or event.subject in self.subjects)
+            and (not self.subjects or event.subject.startswith(self.subjects))
             and (not self.sources or event.data.get("source") in self.sources)
             and (not self.destinations or event.data.get("destination") in self.destinations)
         )

@@ -20,16 +20,24 @@ class UploadSuperseded(GatewayError):
     """A newer request continues the upload, so that this one may change it no more."""
 
 
-class TooManyUploads(GatewayError):
-    """There are as many uploads as the limits allow."""
+class UploadLimitReached(GatewayError):
+    """The uploads would have more than the `limit` of a setting; they have `used` without the refused ones."""
+
+    def __init__(self, why: str, limit: int, used: int) -> None:
+        super().__init__(why)
+        self.limit, self.used = limit, used
 
 
-class QuotaExceeded(GatewayError):
-    """The uploads of an owner would have more than `limit` bytes; they have `used` without the refused ones."""
+class TooManyUploads(UploadLimitReached):
+    """There are as many uploads as a setting allows."""
+
+
+class QuotaExceeded(UploadLimitReached):
+    """The uploads of an owner would have more bytes than a setting allows."""
 
     def __init__(self, limit: int, used: int) -> None:
-        super().__init__(f"your uploads have {used} bytes, and limits.resumable_bytes_a_client allows {limit}")
-        self.limit, self.used = limit, used
+        why = f"your uploads have {used} bytes, and limits.resumable_bytes_a_client allows {limit}"
+        super().__init__(why, limit, used)
 
 
 class UploadPiece(NamedTuple):

@@ -11,7 +11,6 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
-from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -32,7 +31,7 @@ from app.web.dependencies.caller import SCHEME
 from app.web.http.entity_tags import EntityTagMiddleware
 from app.web.http.methods import HeadMiddleware
 from app.web.middleware import problem_handlers
-from app.web.middleware.browsers import NOT_OF_FORMS, BrowserMiddleware
+from app.web.middleware.browsers import NOT_OF_FORMS, BrowserMiddleware, CorsMiddleware
 from app.web.middleware.request_metrics import MeasuringMiddleware
 from app.web.resources import (
     access,
@@ -234,7 +233,7 @@ def _add_middleware(app: FastAPI, gateway: Gateway, audit: AuditLog, repeats: Re
     app.add_middleware(tus.TusMiddleware)
     app.add_middleware(AuditMiddleware, add=audit.add, add_failed=repeats.add)
     if origins := http.cors_origins:
-        app.add_middleware(CORSMiddleware, allow_origins=origins, **_CORS)
+        app.add_middleware(CorsMiddleware, allow_origins=origins, **_CORS)
     app.add_middleware(FairQueueMiddleware)
 
 

@@ -339,6 +339,7 @@ def test_uploads_of_others_are_listed_only_for_operators_without_limits(world: W
     keys = {
         "sender": world.key("uploader", Scope.SEND),
         "operator": world.key("operator", Scope.SEND, Scope.OPERATE),
+        "administrator": world.key("administrator", Scope.ADMIN),
         "limited": world.key("limited operator", Scope.SEND, Scope.OPERATE, limits=LIMITED),
     }
     listed = {}
@@ -347,7 +348,7 @@ def test_uploads_of_others_are_listed_only_for_operators_without_limits(world: W
         own = world.client.post("/v1/uploads", headers={**headers, **TUS, "Upload-Length": "3"}).json()
         items = world.client.get("/v1/uploads", headers=headers).json()["items"]
         listed[name] = {each["owner"] for each in items} == {own["owner"]}
-    assert listed == {"sender": True, "operator": False, "limited": True}
+    assert listed == {"sender": True, "operator": False, "administrator": False, "limited": True}
 
 
 @pytest.mark.parametrize(

@@ -154,10 +154,10 @@ def test_filters_select_by_type_source_destination_and_subject(stock: Stock, htt
     stock.catalog.checkpoint(
         Checkpoint(
             events=[
-                NewEvent("attachment.finished", "a1", 1, {"source": "orders"}),
-                NewEvent("attachment.expired", "a2", 2, {"source": "returns"}),
-                NewEvent("delivery.sent", "d1", 3, {"destination": "partner"}),
-                NewEvent("message.complete", "m1", 4, {"source": "orders"}),
+                NewEvent("attachment.finished", "a1" * 16, 1, {"source": "orders"}),
+                NewEvent("attachment.expired", "a2" * 16, 2, {"source": "returns"}),
+                NewEvent("delivery.sent", "d1" * 16, 3, {"destination": "partner"}),
+                NewEvent("message.complete", "c1" * 16, 4, {"source": "orders"}),
             ]
         )
     )
@@ -166,15 +166,16 @@ def test_filters_select_by_type_source_destination_and_subject(stock: Stock, htt
         ({"source": "orders"}, ["1", "4"]),
         ({"source": ["orders", "returns"], "type": "attachment.*"}, ["1", "2"]),
         ({"destination": "partner"}, ["3"]),
-        ({"subject": ["a2", "m1"]}, ["2", "4"]),
+        ({"subject": ["a2" * 16, "c1" * 2]}, ["2", "4"]),
     ]
     for filters, expected in asked:
         with http.stream("GET", "/v1/events", params={"after": 0, **filters}) as response:
             assert [event["id"].partition("-")[0] for event in Listener(response).events(len(expected))] == expected, (
                 filters
             )
-    refused = http.get("/v1/events", params={"type": "Attachment"})
-    assert (refused.status_code, refused.json()["errors"][0]["parameter"]) == (422, "type")
+    for name, value in (("type", "Attachment"), ("subject", "a1a")):
+        refused = http.get("/v1/events", params={name: value})
+        assert (refused.status_code, refused.json()["errors"][0]["parameter"]) == (422, name)
 
 
 def test_a_filtered_stream_tells_how_far_it_is(

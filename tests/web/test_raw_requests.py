@@ -6,7 +6,7 @@ import subprocess
 from base64 import b64encode
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
-from hashlib import sha256
+from hashlib import sha256, sha512
 from pathlib import Path
 from select import select
 from time import monotonic, sleep
@@ -230,6 +230,7 @@ CHUNKS = POST + b"Transfer-Encoding: chunked\r\n\r\n"
                 ),
             )
         ),
+        (SIZED.replace(b"Host:", b"Content-Range: bytes 0-9/20\r\nHost:"), 400, "no request can change a part"),
         (CHUNKS + b"xyz\r\n", 400, "a chunk's size is not a hexadecimal number (after 0 bytes of content)"),
         (CHUNKS + b"3\r\nabcdef\r\n", 400, "a chunk is longer than its size (after 3 bytes of content)"),
         (CHUNKS + b"ffffffffffffffffff\r\n", 400, "a chunk's size is too large"),
@@ -261,7 +262,7 @@ def test_what_is_wrong_after_a_request_is_told_after_its_response(shared_http: h
     "request_",
     [
         LIST.replace(b"1.1", b"1.0"),
-        LIST.replace(b"/v1", b"http://x/v1"),
+        LIST.replace(b"/v1", b"http://localhost/v1").replace(b"Host: localhost", b"Host: evil.example"),
         LIST.replace(b"GET", b"\r\n\r\nGET"),
         LIST.replace(b"Host", b"Transfer-Encoding: Chunked\r\nHost") + b"0\r\n\r\n",
     ],
@@ -270,6 +271,42 @@ def test_unusual_requests_are_answered(shared_http: httpx.Client, request_: byte
     with opened(f"{shared_http.base_url}") as client:
         client.sendall(request_)
         assert answer(client).status == 200
+
+
+def test_the_host_of_a_whole_url_counts(shared_http: httpx.Client) -> None:
+    with opened(f"{shared_http.base_url}") as client:
+        client.sendall(LIST.replace(b"/v1", b"http://localhost@evil.example:80/v1"))
+        refused = json.loads(answer(client).body)
+    assert (refused["type"], "'evil.example:80'" in refused["detail"]) == ("/problems/cross-origin", True)
+
+
+WRONG = b64encode(sha512(b"other").digest())
+TAG = b"the entity tag of the list"
+
+
+@pytest.mark.parametrize(
+    ("request_", "field", "values", "status"),
+    [
+        (LIST, b"If-None-Match", [b'"x"', TAG], 304),
+        (LIST.replace(b"GET", b"HEAD"), b"If-None-Match", [TAG, b'"x"'], 304),
+        (LIST, b"Accept-Encoding", [b"identity;q=0", b"gzip"], 200),
+        (SIZED, b"Content-Digest", [b"md5=:eA==:", b"sha-512=:" + WRONG + b":"], 400),
+        (SIZED, b"Repr-Digest", [b"md5=:eA==:", b"sha-512=:" + WRONG + b":"], 400),
+        (SIZED, b"Content-Encoding", [b"identity", b"gzip"], 415),
+    ],
+)
+def test_lines_of_one_field_mean_what_one_line_means(
+    shared_http: httpx.Client, request_: bytes, field: bytes, values: list[bytes], status: int
+) -> None:
+    tag = shared_http.get("/v1/attachments").headers["etag"].encode()
+    values = [tag if each == TAG else each for each in values]
+    lines = b"".join(field + b": " + each + b"\r\n" for each in values)
+    got = []
+    for fields in (lines, field + b": " + b", ".join(values) + b"\r\n"):
+        with opened(f"{shared_http.base_url}") as client:
+            client.sendall(request_.replace(b"Host:", fields + b"Host:"))
+            got.append(answer(client).status)
+    assert got == [status, status]
 
 
 @pytest.mark.parametrize("request_", [SIZED, CHUNKED])

@@ -129,7 +129,13 @@ def test_pages_of_configured_origins_may_call(tmp_path: Path) -> None:
         refused = client.get("/v1/attachments", headers={"Origin": PAGE})
         assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, PAGE)
         assert "ETag" in refused.headers["access-control-expose-headers"]
-        assert "access-control-allow-origin" not in preflight(client, "https://evil.example").headers
+        for origin, method in (("https://evil.example", "GET"), (PAGE, "TRACE")):
+            preflighted = preflight(client, origin, method)
+            assert "access-control-allow-origin" not in preflighted.headers
+            problem = preflighted.json()
+            assert preflighted.headers["content-type"] == "application/problem+json"
+            assert (problem["type"], problem["instance"]) == ("/problems/cross-origin", "/v1/attachments")
+            assert (origin in problem["detail"], problem["setting"]) == (True, "http.cors_origins")
         elsewhere = client.get("/v1/attachments", headers={"Origin": "https://evil.example"})
         assert "access-control-allow-origin" not in elsewhere.headers
 

@@ -59,6 +59,8 @@ def test_dead_letters_are_listed_replayed_and_deleted(stock: Stock, http: httpx.
     assert http.delete("/v1/webhooks/audit/dead-letters", params={"event": 4}).json() == {"dead_letters": 1}
     assert http.delete("/v1/webhooks/audit/dead-letters").json() == {"dead_letters": 2}
     assert http.get("/v1/webhooks/audit/dead-letters", params={"cursor": "x"}).status_code == 422
+    refused = http.delete("/v1/webhooks/audit/dead-letters", params={"event": ["4", "abc"]})
+    assert [each["parameter"] for each in refused.json()["errors"]] == ["event"]
 
 
 def test_replay_sets_the_position(stock: Stock, http: httpx.Client) -> None:

@@ -38,7 +38,7 @@ class UploadsPart(CatalogPart):
                 ("resumable_uploads_a_client", limits.uploads_of_owner, select(func.count()).where(of_owner)),
             ):
                 if (there := connection.scalar(wanted) or 0) >= most:
-                    raise TooManyUploads(f"there are {there} uploads, the most that limits.{name} allows")
+                    raise TooManyUploads(f"there are {there} uploads, and limits.{name} allows {most}", most, there)
             used = _held(connection, of_owner)
             if used + announced.held > limits.bytes_of_owner:
                 raise QuotaExceeded(limits.bytes_of_owner, used)

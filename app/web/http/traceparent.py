@@ -27,8 +27,7 @@ def continued(request: Request, traces: Traces) -> str | None:
 
     If spans are exported, the request has one, which is the parent.
     """
-    given = request.headers.getlist(TRACE_PARENT)
-    context = TraceContext.parse(given[0].strip()) if len(given) == 1 else None
+    context = TraceContext.parse(request.headers.get(TRACE_PARENT, "").strip())
     span = traces.request(context, random())  # noqa: S311 - a sample keeps no secret
     if span is not None:
         setattr(request.state, SPAN, span)

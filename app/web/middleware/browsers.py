@@ -23,10 +23,13 @@ Sources: Fetch Living Standard (Origin header, CORS-safelisted request-headers);
 import re
 from contextlib import suppress
 from functools import lru_cache
+from http import HTTPStatus
 from ipaddress import IPv6Address, ip_address
 
 from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.model.errors import CatalogError
@@ -70,6 +73,28 @@ def host_name(text: str) -> str:
     return str(mapped or address)
 
 
+class _Refusal(Response):
+    """A response with a problem, whose `instance` is the path that was asked for."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._problem.response(scope["path"])(scope, receive, send)
+
+
+class CorsMiddleware(CORSMiddleware):
+    """Starlette's middleware for `http.cors_origins`, whose refusals are problems."""
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        found = super().preflight_response(request_headers)
+        if found.status_code == HTTPStatus.OK:
+            return found
+        refused = bytes(found.body).decode().removeprefix("Disallowed CORS ")
+        why = f"a page of {request_headers['origin']!r} may not send such a request, for its {refused}"
+        return _Refusal(Problem("cross-origin", why, setting="http.cors_origins"))
+
+
 class BrowserMiddleware:
     """Middleware that refuses requests for which a page of another site could be responsible."""
 
@@ -103,11 +128,11 @@ class BrowserMiddleware:
 
     def _of_host(self, scope: Scope, headers: Headers) -> Problem | None:
         """Return the problem of a request whose `Host` is no name of this gateway."""
-        given = headers.getlist("host")
-        match = _HOST.fullmatch(given[0]) if len(given) == 1 else None
+        given = headers.get("host")
+        match = _HOST.fullmatch(given or "")
         if match is not None and self._is_own(host_name(match[1]), scope):
             return None
-        told = ", ".join(map(repr, given)) or "none"
+        told = "none" if given is None else repr(given)
         why = f"Host is {told}; this gateway has the names of this machine (localhost) and those in http.hosts"
         return Problem("cross-origin", why, setting="http.hosts")
 
@@ -125,15 +150,14 @@ class BrowserMiddleware:
 
     def _of_page(self, scope: Scope, headers: Headers) -> Problem | None:
         """Return the problem of a request that a page of another origin has sent, or that a form may have sent."""
-        origins = headers.getlist("origin")
-        allowed = [each for each in origins if each in self._origins or "*" in self._origins]
-        for origin in origins:
-            if origin not in allowed and origin.partition("://")[2].lower() != headers["host"].lower():
-                return _of_origin(f"Origin is {origin!r}")
+        origin = headers.get("origin")
+        is_allowed = origin is not None and (origin in self._origins or "*" in self._origins)
+        if not (origin is None or is_allowed) and origin.partition("://")[2].lower() != headers["host"].lower():
+            return _of_origin(f"Origin is {origin!r}")
         site = headers.get("sec-fetch-site")
-        if site not in (None, "same-origin", "none") and not allowed and not _opens_page(scope, headers):
+        if site not in (None, "same-origin", "none") and not is_allowed and not _opens_page(scope, headers):
             return _of_origin(f"Sec-Fetch-Site is {site!r}")
-        if origins or site == "same-origin" or scope["method"] != "POST" or not _may_be_form(headers):
+        if origin is not None or site == "same-origin" or scope["method"] != "POST" or not _may_be_form(headers):
             return None
         kind = _content_type(headers) or "no content type"
         why = f"forms of other sites can send POST with {kind}, and this gateway has no API keys"

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.model.errors import CatalogError, DamagedError, GatewayError, LimitExceeded, NotArchived, StoreFull
-from app.model.uploads import QuotaExceeded, TooManyUploads, UploadSuperseded
+from app.model.uploads import QuotaExceeded, TooManyUploads, UploadLimitReached, UploadSuperseded
 from app.observe import logger
 from app.ports import BadCursor
 from app.service.conversion import Busy
@@ -54,15 +54,17 @@ _HANDLED: Mapping[type[Exception], Callable[[Any], Problem]] = {
     NotArchived: lambda error: Problem("unavailable", str(error), {"Retry-After": RETRY_SECONDS}),
     GatewayError: lambda _: _unavailable("the journal or the content store"),
     Busy: lambda error: Problem("busy", str(error), {"Retry-After": RETRY_SECONDS}),
-    TooManyUploads: lambda error: Problem("too-many-uploads", str(error), {"Retry-After": "60"}),
+    TooManyUploads: lambda error: _uploads_limited("too-many-uploads", error),
     UploadSuperseded: lambda error: Problem("superseded", str(error)),
-    QuotaExceeded: lambda error: Problem(
-        "upload-quota", str(error), {"Retry-After": "60"}, limit=error.limit, used=error.used
-    ),
+    QuotaExceeded: lambda error: _uploads_limited("upload-quota", error),
     LimitExceeded: lambda error: Problem("conversion-limit", str(error), limit=f"limits.{error.limit}"),
     ExpansionLimit: lambda error: Problem("expansion-limit", str(error), limit="limits.expansion"),
 }
 """The problem for each error that an endpoint may raise."""
+
+
+def _uploads_limited(word: str, error: UploadLimitReached) -> Problem:
+    return Problem(word, str(error), {"Retry-After": "60"}, limit=error.limit, used=error.used)
 
 
 def install(app: FastAPI) -> None:

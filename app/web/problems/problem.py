@@ -62,7 +62,9 @@ def invalid_request(errors: Iterable[Mapping[str, Any]], *, is_body: bool = Fals
     for error in errors:
         location, why = error["loc"], sentence(error, of_request=True)
         if not is_body and location and location[0] in ("query", "path", "header"):
-            found.append({"detail": why, "parameter": str(location[-1])})
+            # A repeated parameter's location ends with the number of the value.
+            name = location[1] if len(location) > 1 else location[0]
+            found.append({"detail": why, "parameter": str(name)})
         else:
             in_body = location[1:] if location[:1] == ("body",) else location
             found.append({"detail": why, "pointer": pointer_to(in_body)})

@@ -221,7 +221,8 @@ _TABLE = (
         "too-many-uploads",
         429,
         "Too many uploads",
-        "The maximum number of resumable uploads is reached; delete some, or wait until some expire.",
+        "`limit` resumable uploads may exist, of all clients or of one, and `used` do. Delete or send some, or wait "
+        "until some expire.",
     ),
     ProblemType(
         "upload-quota",

@@ -12,8 +12,9 @@ from app.model.principals import Principal
 from app.model.records import EventRecord
 from app.service.access.authentication import Authenticator
 from app.web.dependencies.caller import CallerDep, LinkDep, resource_router
+from app.web.dependencies.known_resources import SHORTEST
 from app.web.dependencies.request_gateway import GatewayDep
-from app.web.problems import Problem, responses
+from app.web.problems import Problem, invalid_parameter, responses
 from app.web.responses.event_feed import Feed
 
 router = resource_router(tags=["events"])
@@ -60,7 +61,11 @@ async def stream_events(
         list[str] | None, Query(max_length=100, description="only events about deliveries to these destinations")
     ] = None,
     subject: Annotated[
-        list[str] | None, Query(max_length=100, description="only events about these identifiers")
+        list[str] | None,
+        Query(
+            max_length=100,
+            description=f"only events about these identifiers, each whole or by its first digits (at least {SHORTEST})",
+        ),
     ] = None,
 ) -> StreamingResponse:
     """Stream the events after `Last-Event-ID` or `after`, then new events as they happen; without either, only new
@@ -74,6 +79,8 @@ async def stream_events(
     reached as an `id` without data, so that it resumes there.
     """
     del link  # `authorize` has looked at it
+    if short := [each for each in subject or () if len(each) < SHORTEST]:
+        raise invalid_parameter("subject", f"{short[0]!r} is too short: give at least {SHORTEST} digits")
     try:
         which = EventFilter.of(types or (), source or (), destination or (), subject or ())
     except ValueError as error:

@@ -343,6 +343,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._leave_place()
             if not self._takes_place(self.places):
                 raise self._too_many()
+        self.headers[:] = refusals.combined(self.url, self.headers)
         self._in_head = False
         self._overhead = self._all_content = 0
         self._stop_timer()

@@ -91,7 +91,23 @@ def check_head(version: str, target: bytes, fields: Fields) -> None:
             raise RequestRefused(501, _CODINGS)
         if version == "1.0":
             raise RequestRefused(400, "a request of HTTP/1.0 has Transfer-Encoding; send Content-Length")
+    if any(name == b"content-range" for name, _ in fields):  # RFC 9110, section 14.5
+        raise RequestRefused(400, "Content-Range: no request can change a part of a content; send all of it")
     _check_target(target)
+
+
+def combined(target: bytes, fields: Fields) -> Fields:
+    """Return header fields with the lines of each one combined, in their order (RFC 9110, section 5.3).
+
+    `Host` is the host of a target that is a whole URL (RFC 9112, section 3.2.2).
+    """
+    lines: dict[bytes, list[bytes]] = {}
+    for name, value in fields:
+        lines.setdefault(name, []).append(value)
+    if not target.startswith(b"/"):
+        authority = target.split(b"/", 3)[2]
+        lines[b"host"] = [authority.rpartition(b"@")[2]]
+    return [(name, b", ".join(values)) for name, values in lines.items()]
 
 
 def path_of(target: bytes) -> bytes:

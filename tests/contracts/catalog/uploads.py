@@ -43,8 +43,11 @@ class Uploads:
     def test_numbers_of_uploads_are_limited(self, catalog: Catalog) -> None:
         for number in range(4):
             catalog.add_upload(_upload(number), LIMITS)
-        with pytest.raises(TooManyUploads, match=r"there are 4 uploads.*limits.resumable_uploads_a_client"):
+        with pytest.raises(
+            TooManyUploads, match=r"are 4 uploads.*limits.resumable_uploads_a_client allows 4"
+        ) as refused:
             catalog.add_upload(_upload(4), LIMITS)
+        assert (refused.value.limit, refused.value.used) == (4, 4)
         for number in (5, 6):
             catalog.add_upload(_upload(number, "key:b"), LIMITS)
         with pytest.raises(TooManyUploads, match=r"there are 6 uploads.*limits.resumable_uploads allows"):

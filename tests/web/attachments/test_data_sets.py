@@ -84,6 +84,12 @@ def test_the_schema_as_text(
         assert response.json()["member"] == "CLASS"
 
 
+def test_a_data_set_has_no_character_set_to_convert(shared_http: httpx.Client, data_set: AttachmentRecord) -> None:
+    for query in ("charset=utf-8", "charset=utf-8&format=csv"):
+        refused = shared_http.get(f"/v1/attachments/{data_set.id}/content?{query}")
+        assert (refused.status_code, refused.json()["errors"][0]["parameter"]) == (422, "charset")
+
+
 def test_a_file_is_no_data_set(shared_stock: Stock, shared_http: httpx.Client) -> None:
     record = shared_stock.stored(b"text")
     assert shared_http.get(f"/v1/attachments/{record.id}/schema").json()["type"] == "/problems/not-a-data-set"

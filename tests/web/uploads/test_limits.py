@@ -32,6 +32,9 @@ def test_limits(tmp_path: Path, settings: dict[str, int], status: int, problem: 
             answers += [append(http, path, 0, b"x" * 11), append(http, path, 0, b"x", Upload_Length="11")]
         for answer in answers:
             assert (answer.status_code, answer.json()["type"]) == (status, f"/problems/{problem}"), answer.text
+            if status == 429:
+                assert answer.json()["limit"] == next(iter(settings.values()))
+                assert answer.json()["used"] in {1, 11, 0}
     stock.close()
 
 

@@ -169,6 +169,8 @@ def _respond(asked: _Asked, record: AttachmentRecord) -> Response:
         content = gateway.contents.open(record)
         if charset is None and record.kind is AttachmentKind.DATA_SET:
             return _data_set(asked, record, content)
+        if charset is not None and record.kind is not AttachmentKind.TEXT_FILE:
+            raise OptionError("charset", "only text files are converted")
         if asked.word is not None:
             raise Problem("not-acceptable", "a file is sent as stored; it has no other format", available=[])
         for name in options.given():
@@ -215,11 +217,8 @@ def _text_in_utf_8(request: Request, record: AttachmentRecord, content: Content)
 
     The text is read twice. The first time, the undecodable bytes are counted for the header `Undecodable-Bytes`, which
     is sent before the text (`3; first=17`: three bytes, the first one at byte 17 of the stored content). U+FFFD is in
-    place of such bytes, once for those of one broken character. Raises OptionError for a file that is not a text file,
-    and Problem for one whose character set is unknown.
+    place of such bytes, once for those of one broken character. Raises Problem for an unknown character set.
     """
-    if record.kind is not AttachmentKind.TEXT_FILE:
-        raise OptionError("charset", "only text files are converted")
     codec = text_codec(record.content_type)
     if codec is None:
         why = "the character set of this text file is unknown; set `ccsid` of its source, or fetch it without `charset`"

@@ -2,14 +2,16 @@
 
 from typing import Annotated
 
-from fastapi import Header, Query, Response
+from fastapi import Query, Response
 
 from app.model.attachment import AttachmentState
+from app.model.records import AttachmentRecord
 from app.ports import NEWEST_FIRST, AttachmentFilter, Sort
-from app.web.dependencies.caller import CallerDep, resource_router
+from app.service.gateway import Gateway
+from app.web.dependencies.caller import Caller, CallerDep, resource_router
 from app.web.dependencies.known_resources import Identifier, known_attachment, unknown, whole
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep
-from app.web.http.entity_tags import require_match
+from app.web.http.entity_tags import IfMatch, entity_tag, require_match
 from app.web.http.parameters import DIGITS, Timestamp, to_microseconds
 from app.web.problems import responses
 from app.web.resources.attachments.content import missing_parts
@@ -95,7 +97,10 @@ def list_attachments(
 )
 def get_attachment(attachment_id: Identifier, gateway: GatewayDep, caller: CallerDep) -> AttachmentView:
     """Return all facts about an attachment; while it is being received, also its missing parts."""
-    record = known_attachment(gateway, attachment_id, caller)
+    return _view(gateway, known_attachment(gateway, attachment_id, caller), caller)
+
+
+def _view(gateway: Gateway, record: AttachmentRecord, caller: Caller) -> AttachmentView:
     request = gateway.catalog.missing_request(record.id)
     view = AttachmentView.of(record, caller.base, missing_parts(gateway, record), request)
     if gateway.receipts.are_made and record.state is AttachmentState.FINISHED:
@@ -111,14 +116,11 @@ def get_attachment(attachment_id: Identifier, gateway: GatewayDep, caller: Calle
     responses=responses("not-found", "ambiguous", "application-message", "precondition-failed"),
 )
 def delete_attachment(
-    attachment_id: Identifier,
-    gateway: GatewayDep,
-    caller: CallerDep,
-    if_match: Annotated[str | None, Header(description="delete it only if its content has this entity tag")] = None,
+    attachment_id: Identifier, gateway: GatewayDep, caller: CallerDep, if_match: IfMatch = None
 ) -> None:
     """Delete an attachment and its content."""
     record = known_attachment(gateway, attachment_id, caller)
     if if_match is not None:
-        require_match(f'"{record.sha256 or ""}"', if_match, "the content")
+        require_match(entity_tag(_view(gateway, record, caller)), if_match, "the attachment")
     if not gateway.deletion.attachment(record.id):
         raise unknown("attachment", attachment_id)

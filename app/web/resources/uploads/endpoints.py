@@ -168,7 +168,7 @@ def list_uploads(gateway: GatewayDep, caller: CallerDep, base: BaseDep, paging: 
     """List the caller's uploads, newest first. With the scope `operate` and no limits, list the uploads of all
     callers."""
     principal = caller.principal
-    is_operator = Scope.OPERATE in principal.scopes and not principal.is_limited
+    is_operator = principal.may(Scope.OPERATE) and not principal.is_limited
     page = gateway.uploads.page(None if is_operator else owner_of(caller), paging.cursor, paging.limit)
     return page_view(paging, page, lambda record: UploadView.of(record, base))
 
