@@ -96,17 +96,18 @@ def durable_part(folder: Path) -> OpenSegment | None:
         except (FileNotFoundError, BadHeader):
             continue
         state = SegmentState(number, size, header.created_at, seed=seed_of(header.journal.id, number))
-        if end := _end(file, state):
-            return OpenSegment(number, map(memoryview, chain(file.pieces_as_is(0, end), [arrow_ipc.END_OF_STREAM])))
+        if (last := _last(file, state)) is not None:
+            pieces = chain(file.pieces_as_is(0, last.end), [arrow_ipc.END_OF_STREAM])
+            return OpenSegment(number, Position(number, last.number, last.rows - 1), map(memoryview, pieces))
     return None
 
 
-def _end(file: ReadFile, state: SegmentState) -> int:
-    """Return the end of the last batch with undamaged bodies; 0 if there is none."""
+def _last(file: ReadFile, state: SegmentState) -> Head | None:
+    """Return the last batch with undamaged bodies; None if there is none."""
     assert state.seed is not None
     heads = [each for each in Scanner(file, state.size, state.number, state.seed) if isinstance(each, Head)]
     segment = SegmentFile(state, lambda _: file)
     for head in reversed(heads):
         if head.rows and head.end <= state.size and len(damaged_rows(segment, head)) < head.rows:
-            return head.end
-    return 0
+            return head
+    return None

@@ -57,9 +57,11 @@ class Segment(NamedTuple):
 
 
 class OpenSegment(NamedTuple):
-    """The durable part of the segment that is being written, as if it had been sealed there."""
+    """The durable part of the segment that is being written, up to the position `end`, as if it had been sealed
+    there."""
 
     number: int
+    end: Position
     pieces: Iterator[memoryview]
 
 

@@ -145,6 +145,11 @@ def test_half_closed_connections_are_answered_and_closed(tmp_path: Path) -> None
         with opened(address) as client:
             client.shutdown(socket.SHUT_WR)
             assert client.recv(1) == b"", "without a request there is no answer"
+        with opened(address) as client:
+            stream = half_closed(client, LIST.replace(b"attachments", b"events?after=0"))
+            assert stream.recv(20).startswith(b"HTTP/1.1 200"), "an event stream begins, and ends at once"
+            while stream.recv(1000):
+                pass
 
 
 def test_a_client_that_has_left_frees_its_place(tmp_path: Path, connections: list[LimitedProtocol]) -> None:

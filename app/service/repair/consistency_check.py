@@ -11,7 +11,7 @@ from app.model.attachment import AttachmentState, DeliveryState
 from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import CONTENT_LOST, AttachmentRecord, DeliveryRecord
-from app.ports import Catalog, JournalReader
+from app.ports import Catalog, Journal, JournalReader
 from app.service.content.stored_content import object_name
 from app.service.repair import record_files
 from app.service.repair.catalog_pages import AT_ONCE, OPEN, attachments_in, batched, ended_attachments, pages
@@ -72,22 +72,47 @@ def _segments(estate: GatewayStores, progress: ProgressListener) -> Iterator[Fin
 
 
 def _binding(estate: GatewayStores, catalog: Catalog) -> Iterator[Finding]:
-    if estate.writer is None:
+    """Find that the journal is not the catalog's, or lacks the last message that the catalog includes.
+
+    Messages may come, and segments be sealed, while it is checked.
+    """
+    if estate.archive is not None and (estate.settings.journal.shared or catalog.combined() is not None):
         return
-    bound, journal, end = catalog.journal_identity(), estate.writer.identity(), estate.writer.end()
-    if bound is not None and bound.id != journal.id:
+    bound, reached = catalog.journal_identity(), catalog.progress()
+    opened = estate.archive if estate.writer is None else estate.writer
+    journal = None if opened is None else opened.identity()
+    if bound is not None and journal is not None and bound.id != journal.id:
         why = f"it is bound to {bound.id}, the journal is {journal.id}"
         kind = "journal-replaced" if is_ahead(estate.journal, catalog) else "catalog-foreign"
         yield Finding(kind, bound.id, estate.database.place, why)
         return
-    reached = catalog.progress()
     if reached is None:
         return
     position = Position.unpack(reached)
-    held = [segment.number for segment in estate.journal.segments()]
-    if end is None or end.pack() < reached or position.segment not in held:
+    if not (_is_written(estate.writer, position) if estate.writer is not None else _is_archived(estate, position)):
+        held = [segment.number for segment in estate.journal.segments()]
         last = f"segment {held[-1]} is the last" if held else "there is no segment"
         yield Finding("journal-behind", str(position.segment), f"segment {position.segment}", last)
+
+
+def _is_written(writer: Journal, position: Position) -> bool:
+    end = writer.end()
+    return end is not None and end >= position and writer.has(position.segment)
+
+
+def _is_archived(estate: GatewayStores, position: Position) -> bool:
+    """Tell whether a gateway's journal, which is only read here, has a position or later ones."""
+    assert estate.archive is not None
+    unsealed = estate.archive.open_segment()  # before the segments: it may be sealed now
+    newest = max((segment.number for segment in estate.archive.segments()), default=0)
+    if newest > position.segment or (unsealed is not None and unsealed.end >= position):
+        return True
+    if newest < position.segment:
+        return False
+    try:
+        return len(estate.archive.batch_sizes(newest)) > position.batch
+    except (KeyError, GatewayError):  # it was found damaged, or has just been retired
+        return True
 
 
 def is_ahead(journal: JournalReader, catalog: Catalog) -> bool:

@@ -41,8 +41,8 @@ class _Clock:
 class GatewayStores:
     """All the stores of a gateway.
 
-    `catalog` is None when no catalog can be opened; `catalog_error` says why. `writer` is the journal if it may be
-    written.
+    `catalog` is None when no catalog can be opened; `catalog_error` says why. The journal is `writer` if it may be
+    written, else `archive`.
     """
 
     settings: Settings
@@ -51,6 +51,7 @@ class GatewayStores:
     catalog_error: str | None
     journal: JournalReader
     writer: Journal | None
+    archive: JournalArchive | None
     store: ContentStore
     tables: Callable[[], TableStore]
     clock: Clock
@@ -98,6 +99,7 @@ def opened(settings: Settings, *, write: bool) -> Iterator[GatewayStores]:
         # What is changed is compared first. What is only read may be missing: the journal says so, and makes no folder.
         store = _content_store(settings) if write else None
         writer: Journal | None = None
+        archive: JournalArchive | None = None
         journal: JournalReader
         catalog, why = opened_catalog()
         if catalog is not None and write:
@@ -106,7 +108,7 @@ def opened(settings: Settings, *, write: bool) -> Iterator[GatewayStores]:
             writer = journal = plugins.journal()(settings.journal_folder, clock=clock, durable=durable)
             closing.callback(writer.close)
         else:
-            journal = journal_archive(settings, catalog)
+            archive = journal = journal_archive(settings, catalog)
         if catalog is not None and write:
             catalog.lock()
         yield GatewayStores(
@@ -116,6 +118,7 @@ def opened(settings: Settings, *, write: bool) -> Iterator[GatewayStores]:
             catalog_error=why,
             journal=journal,
             writer=writer,
+            archive=archive,
             store=store or _content_store(settings),
             tables=lambda: tables(settings),
             clock=clock,

@@ -374,6 +374,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _on_endless(self, cycle: RequestResponseCycle) -> None:
         self._is_endless = cycle is self.cycle
+        if self._is_endless and self._is_half_closed:
+            self.loop.call_soon(self.transport.close)  # behind the head of the response
 
     def on_body(self, body: bytes) -> None:
         self._overhead = 0

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,7 @@ def test_a_segment_cut_and_sealed_without_the_catalog_is_repaired_once_and_sent_
         pytest.raises(GatewayError, match=r"missing.*`attachment-gateway fsck --repair`"),
     ):
         claim(context)
+    assert fsck.check()["journal-behind"] == 1
     result = fsck.repair()
     assert fsck.found(result)["journal-behind"] == 1
     assert not fsck.check()
@@ -172,6 +174,26 @@ def test_a_segment_cut_and_sealed_without_the_catalog_is_repaired_once_and_sent_
     kept.assert_served(but=[half])
     send_again(kept, [half])
     kept.assert_served()
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_check_finds_that_the_newest_messages_are_gone(kept: Kept, fsck: Fsck, is_open: bool) -> None:
+    receive_one_by_one(kept, 3, settled=2)
+    newest = kept.segments()[-1]
+    if is_open:
+        newest = newest.rename(newest.with_name(f"{newest.name[:10]}.open.arrows"))
+        assert "journal-behind" not in fsck.check()
+    newest.unlink()
+    assert fsck.check()["journal-behind"] == 1
+
+
+def test_a_check_finds_another_journal_in_the_place_of_the_catalogs_own(kept: Kept, fsck: Fsck) -> None:
+    receive_one_by_one(kept, 3, settled=2)
+    shutil.rmtree(kept.folder / "journal")
+    with closing(ArrowJournal(kept.folder / "journal")) as another:
+        another.append(next(iter(kept.messages.values())))
+        another.seal()
+    assert fsck.check()["catalog-foreign"] == 1
 
 
 def test_lost_content_that_is_sent_again_begins_anew(kept: Kept, fsck: Fsck) -> None:
