@@ -36,8 +36,8 @@ from app.settings import Http, Role, Settings, Standby
 from app.span_names import SERVICE, process_attributes
 from app.web.app import create_app
 from app.web.server.certificate import Certificate
-from app.web.server.http_protocol import configuration
 from app.web.server.standby_app import standing_by
+from app.web.server.uvicorn_configuration import configuration
 
 log = logger(__name__)
 

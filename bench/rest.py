@@ -98,7 +98,7 @@ def starlette_server(folder: Path) -> tuple[uvicorn.Config, dict[str, Any]]:
 def gateway_server(folder: Path) -> tuple[uvicorn.Config, dict[str, Any]]:
     from app.service.threads import collect_seldom, keep_memory, switch_soon  # noqa: PLC0415 - not for other servers
     from app.web.app import create_app  # noqa: PLC0415
-    from app.web.server.http_protocol import configuration  # noqa: PLC0415
+    from app.web.server.uvicorn_configuration import configuration  # noqa: PLC0415
     from tests.web.stock import Stock  # noqa: PLC0415
 
     keep_memory()  # this and what follows as the command does

@@ -141,7 +141,7 @@ def _running(settings: Settings, listener: socket.socket) -> Iterator["Gateway"]
 
     from app.main import build  # noqa: PLC0415
     from app.web.app import create_app  # noqa: PLC0415
-    from app.web.server.http_protocol import configuration  # noqa: PLC0415
+    from app.web.server.uvicorn_configuration import configuration  # noqa: PLC0415
 
     try:
         gateway = build(settings)

@@ -47,7 +47,7 @@ from app.service.threads import Notifier
 from app.settings import Settings
 from app.testing.gateway_stages import migrated
 from app.testing.waiting import until
-from app.web.server.http_protocol import configuration
+from app.web.server.uvicorn_configuration import configuration
 
 
 class Clock:

@@ -1,12 +1,14 @@
 """TLS with a certificate that is replaced while the gateway runs, and calls by pages of other hosts."""
 
+import socket
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from random import Random
+from select import select
 from time import sleep
 from typing import Any
 
@@ -24,6 +26,7 @@ from app.testing.waiting import until
 from app.web.app import create_app
 from app.web.server.certificate import Certificate
 from tests.web.conftest import connected
+from tests.web.raw import opened
 from tests.web.stock import Stock, serving
 
 PAGE = "https://console.example"
@@ -95,6 +98,61 @@ def test_a_large_file_is_the_same_over_tls_however_often_it_is_downloaded(tmp_pa
                 assert client.get(f"/v1/attachments/{record.id}/content").content == data
                 sleep(0.05)  # what was changed a moment ago is compared again
     stock.close()
+
+
+def is_open(client: socket.socket) -> bool:
+    readable, _, _ = select([client], [], [], 0)
+    with suppress(ConnectionResetError):
+        return not readable or bool(client.recv(1, socket.MSG_PEEK))
+    return False
+
+
+def answered(raw: socket.socket, context: ssl.SSLContext, request: bytes) -> bytes:
+    """The beginning of the response to a request over TLS, of which the server gets one byte at a time."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+
+    def exchanged(step: Callable[[], Any]) -> Any:
+        while True:
+            with suppress(ssl.SSLWantReadError):
+                return step()
+            for byte in outgoing.read():
+                raw.send(bytes([byte]))
+            incoming.write(raw.recv(1 << 16))
+
+    exchanged(client.do_handshake)
+    client.write(request)
+    return bytes(exchanged(lambda: client.read(100)))
+
+
+@contextmanager
+def served_over_tls(folder: Path, **http: Any) -> Iterator[tuple[str, Path]]:
+    cert_file, key_file = write_pair(folder, "a")
+    stock = Stock(folder / "data", http={"cert_file": cert_file, "key_file": key_file, **http})
+    with serving(create_app(stock.gateway)) as plain:
+        yield plain, cert_file
+    stock.close()
+
+
+def test_a_connection_has_its_place_before_its_handshake(tmp_path: Path) -> None:
+    with served_over_tls(tmp_path, connections_a_client=3) as (plain, cert_file), ExitStack() as stack:
+        silent = [stack.enter_context(opened(plain)) for _ in range(10)]
+        until(lambda: [is_open(each) for each in silent] == [False] * 7 + [True] * 3)
+        with opened(plain) as raw:
+            context = ssl.create_default_context(cafile=str(cert_file))
+            request = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            assert answered(raw, context, request).startswith(b"HTTP/1.1 200")
+        assert [is_open(each) for each in silent[-3:]] == [False, True, True], "the one idle longest gives way"
+        with opened(plain) as raw:
+            raw.sendall(b"GET / HTTP/1.1\r\n\r\n" * 5)
+            until(lambda: not is_open(raw))
+        assert is_served(plain.replace("http://", "https://"), cert_file)
+
+
+def test_a_handshake_has_the_time_of_a_head(tmp_path: Path) -> None:
+    with served_over_tls(tmp_path, header_timeout=timedelta(seconds=1)) as (plain, _), opened(plain) as silent:
+        silent.sendall(b"\x16\x03\x01")  # a ClientHello begins like this
+        until(lambda: not is_open(silent))
 
 
 def test_a_certificate_that_cannot_be_used_is_an_error_at_the_start(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import ssl
 from pathlib import Path
-from typing import Any
 
 from app.model.errors import GatewayError
 from app.observe import Recurring, logger
@@ -38,7 +37,7 @@ class Certificate:
                 f"the certificate {self._cert} with the key {self._key} cannot be used: {error}"
             ) from error
 
-    def refresh(self) -> None:
+    async def refresh(self) -> None:
         """Use the files again if they have changed. Errors are logged."""
         seen = self._stamps()
         if seen == self._seen:
@@ -59,22 +58,6 @@ class Certificate:
 
     def _stamps(self) -> _Seen:
         return tuple(_stamp(path) for path in (self._cert, self._key))
-
-
-def tls_options(http: Http) -> dict[str, Any]:
-    """Return uvicorn's options for TLS, if there is a certificate. Raises GatewayError for one that cannot be used."""
-    if http.cert_file is None:
-        return {}
-    certificate = Certificate(http)
-
-    async def refresh() -> None:
-        certificate.refresh()
-
-    return {
-        "ssl_context_factory": lambda _config, _default: certificate.context,
-        "callback_notify": refresh,
-        "timeout_notify": CERTIFICATE_SECONDS,
-    }
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:

@@ -18,28 +18,20 @@ are not kept.
 """
 
 import asyncio
-import resource
 import sys
 from contextlib import suppress
 from fcntl import ioctl
 from functools import partial
 from termios import TIOCOUTQ
-from time import time
 from typing import Any
 
 import httptools
-import uvicorn
-from fastapi import FastAPI
-from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from app.model.times import http_date
 from app.observe import logger
 from app.settings import Http
 from app.web.server import refusals
-from app.web.server.certificate import tls_options
-from app.web.server.deadline import EVENT_STREAM
 from app.web.server.file_sending import ZERO_COPY_SEND, FileSending
 from app.web.server.open_connections import ConnectionPlaces
 from app.web.server.refusals import LONGEST_TARGET, RequestRefused
@@ -47,9 +39,6 @@ from app.web.server.refusals import LONGEST_TARGET, RequestRefused
 log = logger(__name__)
 
 _LF = ord("\n")
-OTHER_DESCRIPTORS = 200
-"""Descriptors reserved for files, brokers and databases."""
-
 HEALTH = b"/health/"
 """What the paths of all checks of health begin with."""
 HEALTH_PLACES = 16
@@ -58,10 +47,10 @@ HEALTH_PLACES_A_CLIENT = 4
 
 PROVED = "app.proved"
 """The key in the scope of the function to be called when it is known who sends the request."""
-_ENDLESS = "app.endless"
+ENDLESS = "app.endless"
 """The key of the function to be called when the response is an event stream."""
 
-_SEND_FILE = "app.send_file"
+SEND_FILE = "app.send_file"
 """The key of the function that takes messages of the type `ZERO_COPY_SEND`."""
 
 PROBE_SECONDS = 0.25
@@ -71,58 +60,6 @@ LINGER_SECONDS = 2.0
 """How long a client whose request was refused may take to notice that."""
 LINGER_BYTES = 64 << 10
 """How much a client whose request was refused may still send."""
-
-
-def configuration(app: FastAPI, http: Http, **more: Any) -> uvicorn.Config:
-    """Return uvicorn's configuration for the application, with limited connections."""
-    # The limit of descriptors is not raised: clients of brokers use `select`, which cannot have those above 1023.
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    descriptors = sys.maxsize if most == resource.RLIM_INFINITY else max(most, OTHER_DESCRIPTORS + 1)
-    limits = http.model_copy(update={"connections": min(http.connections, descriptors - OTHER_DESCRIPTORS)})
-    places = ConnectionPlaces(limits.connections, limits.connections_a_client)
-    health_places = ConnectionPlaces(HEALTH_PLACES, HEALTH_PLACES_A_CLIENT)
-
-    class Limited(LimitedProtocol):
-        def __init__(self, *given: Any, **named: Any) -> None:
-            super().__init__(*given, **named)
-            self.limits, self.places, self.health_places = limits, places, health_places
-
-    return uvicorn.Config(
-        dated(app),
-        http.host,
-        http.port,
-        http=Limited,
-        ws="none",
-        log_config=None,
-        access_log=False,
-        date_header=False,
-        **tls_options(http),
-        **more,
-    )
-
-
-def dated(app: ASGIApp) -> ASGIApp:
-    """Return an application whose responses have the time of their beginning as `Date`.
-
-    That of uvicorn is up to a second old. It could be before a `Last-Modified`, which RFC 9110 forbids (8.8.2.1).
-    """
-
-    async def with_date(scope: Scope, receive: Receive, send: Send) -> None:
-        async def add_date(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [(b"date", http_date(int(time())).encode()), *message.get("headers", ())]
-                if _ENDLESS in scope and Headers(raw=message["headers"]).get("content-type", "").startswith(
-                    EVENT_STREAM
-                ):
-                    scope[_ENDLESS]()
-            elif message["type"] == ZERO_COPY_SEND:
-                await scope[_SEND_FILE](message)
-                return
-            await send(message)
-
-        await app(scope, receive, add_date)
-
-    return with_date
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -357,10 +294,10 @@ class LimitedProtocol(HttpToolsProtocol):
         self._await_content_again(cycle)
         scope: dict[str, Any] = cycle.scope  # type: ignore[assignment]
         scope[PROVED] = partial(self._on_proved, cycle)
-        scope[_ENDLESS] = partial(self._on_endless, cycle)
+        scope[ENDLESS] = partial(self._on_endless, cycle)
         if self.scheme == "http":
             scope["extensions"] = {ZERO_COPY_SEND: {}}
-            scope[_SEND_FILE] = partial(self._send_file, cycle)
+            scope[SEND_FILE] = partial(self._send_file, cycle)
         super()._start_asgi_task(cycle, app)
 
     def _on_proved(self, cycle: RequestResponseCycle) -> None:

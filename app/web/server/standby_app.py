@@ -11,7 +11,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from app.settings import Settings
-from app.web.server.http_protocol import configuration
+from app.web.server.uvicorn_configuration import configuration
 
 HEALTH_PATHS = ("/health/live", "/health/ready", "/health/ready/read", "/health/ready/receive")
 RETRY_SECONDS = 5
