@@ -66,7 +66,7 @@ def test_dead_letters_are_listed_replayed_and_deleted(stock: Stock, http: httpx.
 def test_replay_sets_the_position(stock: Stock, http: httpx.Client) -> None:
     assert http.post("/v1/webhooks/audit/replay", json={"after": 0}).json()["last_event"] == 0
     assert stock.catalog.webhooks()["audit"].position == 0
-    for wrong in ({}, {"after": -1}, {"after": 1, "before": 2}):
+    for wrong in ({}, {"after": -1}, {"after": 1, "before": 2}, {"after": True}, {"after": "1"}):
         assert http.post("/v1/webhooks/audit/replay", json=wrong).status_code == 422, wrong
 
 

@@ -41,6 +41,6 @@ async def read_json(request: Request, model: type[M]) -> M:
         if len(body) > LARGEST:
             raise Problem("too-large", f"the body may have {LARGEST} bytes", limit=LARGEST)
     try:
-        return model.model_validate_json(bytes(body))
+        return model.model_validate_json(bytes(body), strict=True)
     except ValidationError as error:
         raise invalid_request(error.errors(include_url=False), is_body=True) from None

@@ -45,6 +45,7 @@ class WebhookView(BaseModel):
         desk = gateway.webhooks
         record, settings = desk.record(name), desk.settings[name]
         path = f"{base}/webhooks/{name}"
+        next_attempt = 0 if record.state is WebhookState.DISABLED else record.next_attempt_at
         return cls(
             name=name,
             url=urlsplit(settings.url)._replace(query="").geturl(),
@@ -57,7 +58,7 @@ class WebhookView(BaseModel):
             dead_letters=dead_letters,
             attempts=record.attempts,
             failing_since=optional_time(record.failing_since),
-            next_attempt_at=optional_time(record.next_attempt_at or None),
+            next_attempt_at=optional_time(next_attempt or None),
             reason=record.reason,
             links={"self": path, "dead_letters": f"{path}/dead-letters"},
         )

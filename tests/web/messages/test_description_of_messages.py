@@ -182,6 +182,8 @@ def test_a_wrong_entry_is_found_once_the_kind_is_recognised(stock: Stock, http: 
         ),
         (simple(destination="unreadable", application_message={"text": "a"}), ["#/application_message"]),
         (simple(original_msg_type=2**31), ["#/original_msg_type"]),
+        (simple(original_msg_type="7"), ["#/original_msg_type"]),
+        (simple(original_msg_type=True), ["#/original_msg_type"]),
     ],
 )
 def test_every_wrong_field_is_listed(

@@ -73,7 +73,7 @@ class DescriptionReader:
     def on_field(self, name: str, text: str) -> None:
         """Check a complete field."""
         if name == MESSAGE:
-            draft = self._draft = _validated(lambda: MessageDraft.model_validate_json(text))
+            draft = self._draft = _validated(lambda: MessageDraft.model_validate_json(text, strict=True))
             self._check(draft)
             self._seen += draft.uploads
         elif name == "destination":
