@@ -12,6 +12,7 @@ from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import typer
 from attachment_gateway_client import Attachment, ContentChanged, DigestMismatch
+from attachment_gateway_client.downloads import is_special
 from rich.markup import escape
 from rich.progress import DownloadColumn, FileSizeColumn, TimeRemainingColumn, TransferSpeedColumn
 
@@ -151,6 +152,9 @@ def get(
         XptVersion | None, typer.Option(help="Version of transport files (default 8).", rich_help_panel=_PANEL)
     ] = None,
     utf_8: Annotated[bool, typer.Option("--utf-8", help="Convert a text file to UTF-8.")] = False,
+    apart: Annotated[
+        bool, typer.Option("--apart", help="Write several files in one content apart: NAME.1, NAME.2, and so on.")
+    ] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Fetch an attachment's content. Resumes from FILE.part (not for converted content)."""
@@ -171,6 +175,8 @@ def get(
     with connect(url) as client:
         attachment = client.attachment(identifier)
         _require_finished(attachment)
+        if apart and (utf_8 or output == "-"):
+            raise Failure("--apart writes content as it is stored, to files")
         if utf_8:
             if format_ is not None or any(value is not None for value in options.values()):
                 raise Failure("--utf-8 converts text files; it cannot be combined with options for data sets")
@@ -185,9 +191,26 @@ def get(
         if output == "-":
             return fetch(client, attachment, sys.stdout.buffer)
         target = _target(output, attachment["file_name"])
+        if apart and is_special(target):
+            raise Failure(f"--apart writes several files, and {target} is a device or a pipe")
         fetch(client, attachment, target)
+    if apart and attachment["files"]:
+        return _take_apart(target, attachment)
     err.print(f"{target}  {size(attachment['size'])}  sha256 {attachment['sha256']}", markup=False, highlight=False)
     return None
+
+
+def _take_apart(whole: Path, attachment: Attachment) -> None:
+    """Write each file of a content to a file of its own, and delete the file with the whole content."""
+    with whole.open("rb") as source:
+        for number, file in enumerate(attachment["files"], 1):
+            target = whole.with_name(f"{whole.name}.{number}")
+            with whole_file(target) as written:
+                left = file["size"]
+                while left and (piece := source.read(min(left, _PIECE))):
+                    written.write(piece)
+                    left -= len(piece)
+    whole.unlink()
 
 
 def contents(

@@ -53,7 +53,7 @@ _QUARANTINE = (
     ListColumn("Why", least=16),
 )
 
-_SHOWN_APART = frozenset(("evidence", "warnings", "progress", "links"))
+_SHOWN_APART = frozenset(("evidence", "warnings", "progress", "links", "files"))
 """The fields of an attachment that `show` does not print as lines of the table."""
 
 quarantine = typer.Typer(no_args_is_help=True, help="List and handle messages that the gateway cannot read.")
@@ -118,6 +118,12 @@ def show_attachment(
     out.print(facts(shown))
     for warning in warnings:
         out.print(f"warning: {warning}", markup=False, highlight=False)
+    if files := found["files"]:
+        grid = table(">File", ">Offset", ">Size", ">Record length", ">Announced size")
+        for number, file in enumerate(files, 1):
+            places = (number, *(file[name] for name in ("offset", "size", "record_length", "announced_size")))
+            grid.add_row(*(f"{place:,}" for place in places))
+        out.print(grid)
     if evidence:
         grid = table("Question", "Reading", "Decided by", "Other readings")
         for choice in evidence:

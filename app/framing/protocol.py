@@ -176,12 +176,17 @@ Span = tuple[int, int, Body, bool]
 themselves, and whether a record of the file ends with them."""
 
 
+DescribedFile = tuple[FileDescription | None, Iterable[Span]]
+"""One of several files: its sender's announcement, and its bytes. They are read before the next file is asked for."""
+
+
 class FileContent(NamedTuple):
     """The places of a file's bytes in its parts.
 
     `spans` yields them in order, each time from the start. If the file is `of_lines`, its records become lines of text;
     otherwise they are joined. The first `begins_at` parts have no bytes of it. `description` is the sender's
     announcement of the file. `evidence` returns the choices between readings, once all spans have been read.
+    Where the content may be several files, `files` yields them in order.
     """
 
     spans: Callable[[], Iterable[Span]]
@@ -190,6 +195,11 @@ class FileContent(NamedTuple):
     description: FileDescription | None = None
     dialects: int | None = None
     evidence: Callable[[], tuple[Choice, ...]] = tuple
+    files: Callable[[], Iterable[DescribedFile]] | None = None
+
+    def described(self) -> Iterable[DescribedFile]:
+        """Return each file with its announcement: mostly the only one."""
+        return [(self.description, self.spans())] if self.files is None else self.files()
 
 
 class PartReader(Protocol):

@@ -6,6 +6,7 @@ Observations become rows of bytes as the queue layouts have them, and then a tab
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
@@ -20,7 +21,16 @@ from app.dataset import decode, indexes_and_constraints, schema
 from app.dataset.observation_layout import Representation
 from app.framing import sas_evidence
 from app.framing.message_charsets import Stored, charset_doubt, in_first_charset, store_table
-from app.framing.protocol import Body, DataSetFacts, FileContent, PartReader, Received, Span, StoreTable
+from app.framing.protocol import (
+    Body,
+    DataSetFacts,
+    DescribedFile,
+    FileContent,
+    PartReader,
+    Received,
+    Span,
+    StoreTable,
+)
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.evidence import Choice, Ground, Question
@@ -28,6 +38,8 @@ from app.model.records import AttachmentRecord
 from app.wire import WireError
 
 MAX_GEN = "sas.max_gen"
+MOST_FILES = 1000
+"""The most files of one attachment: the catalog has the place of each."""
 
 _RECORDS = {"ATX": AttachmentKind.TEXT_FILE, "ATB": AttachmentKind.BINARY_FILE}
 _NOT_BEHIND = {"DAT": "ATO", "VAR": "ATO", "ATO": None, "ATI": None, "ATC": None}
@@ -39,37 +51,86 @@ Data Set Attachment Layout). Observations that come before them have changed pla
 
 
 def read_file(record: AttachmentRecord, received: Received) -> FileContent:
-    """Return where the records of a complete file lie. Raises InvalidInputError and WireError."""
+    """Return where the records of a complete file lie, or of several. Raises InvalidInputError and WireError."""
     description = rendezvous_messages.read_file_description(received.first.body)
     kinds: set[AttachmentKind] = set()
     kind = record.kind or AttachmentKind.BINARY_FILE
 
-    def spans() -> Iterator[Span]:
-        for part, body in enumerate(received.bodies(range(1, len(received))), 1):
-            found, places = _records(body)
-            kinds.add(found)
-            for start, length in places:
-                yield part, start, body[start : start + length], True
+    def files() -> Iterator[DescribedFile]:
+        kinds.clear()
+        bodies = enumerate(received.bodies(range(1, len(received))), 1)
+        number, following = 1, [description]
+        while following:
+            begun = following.pop()
+            yield begun, _spans_of_file(bodies, number, kinds, following)
+            number += 1
 
     def evidence() -> tuple[Choice, ...]:
         others = kinds - {kind}
         return tuple(Choice(Question.FILE_KIND, kind.word, Ground.PREFERENCE, (each.word,)) for each in others)
 
-    is_text = kind is AttachmentKind.TEXT_FILE
-    return FileContent(spans, of_lines=is_text, begins_at=1, description=description, evidence=evidence)
+    return FileContent(
+        lambda: chain.from_iterable(spans for _, spans in files()),
+        of_lines=kind is AttachmentKind.TEXT_FILE,
+        begins_at=1,
+        description=description,
+        evidence=evidence,
+        files=files,
+    )
+
+
+def _spans_of_file(
+    bodies: Iterator[tuple[int, Body]], number: int, kinds: set[AttachmentKind], following: list[FileDescription]
+) -> Iterator[Span]:
+    """Yield the records of file `number` of an attachment, up to the descriptor of the next one, which is added to
+    `following`. The `kinds` of all records are added. Raises InvalidInputError and WireError."""
+    is_empty = True
+    for part, body in bodies:
+        name = message_name(body)
+        if name == "FDC":
+            _require_records(number, is_empty=is_empty)
+            if number == MOST_FILES:
+                why = f"an attachment of more than {MOST_FILES:,} files: have its sender send several attachments"
+                raise InvalidInputError("too-many-files", "name", -1, why)
+            _require_one_kind(kinds)
+            following.append(rendezvous_messages.read_file_description(body))
+            return
+        found, places = _records(body)
+        is_empty = False
+        kinds.add(found)
+        if number > 1:
+            _require_one_kind(kinds)
+        for start, length in places:
+            yield part, start, body[start : start + length], True
+    if number > 1:
+        _require_records(number, is_empty=is_empty)
+
+
+def _require_records(number: int, *, is_empty: bool) -> None:
+    if is_empty:
+        raise InvalidInputError(
+            "file-without-records",
+            "name",
+            -1,
+            f"file {number} of an attachment of several has a descriptor (FDC) but no records (ATX or ATB) behind it, "
+            "so messages are missing, came twice or have changed places",
+        )
+
+
+def _require_one_kind(kinds: set[AttachmentKind]) -> None:
+    if len(kinds) > 1:
+        raise InvalidInputError(
+            "mixed-files",
+            "name",
+            -1,
+            "records of text files (ATX) and of binary files (ATB) in an attachment of several files, which must be "
+            "either all text or all binary: have its sender send two attachments",
+        )
 
 
 def _records(body: Body) -> tuple[AttachmentKind, list[tuple[int, int]]]:
     """Return the kind of file whose records a message has, and their places."""
     name = message_name(body)
-    if name == "FDC":
-        raise InvalidInputError(
-            "several-files",
-            "name",
-            -1,
-            "an attachment of several files (a second FDC), of which its header names one: have its sender list each "
-            "file in the header as an attachment of its own",
-        )
     if name not in _RECORDS:
         raise InvalidInputError("unexpected-message", "name", -1, f"{name} among the records of a file")
     return _RECORDS[name], rendezvous_messages.record_places(body)

@@ -134,6 +134,15 @@ class GroupProgress(NamedTuple):
 OF_RANGES: Final = -1
 
 
+class ContainedFile(NamedTuple):
+    """One of several files in an attachment: the place of its bytes in the content, and its sender's facts about it."""
+
+    offset: int
+    size: int
+    record_length: int
+    announced_size: int
+
+
 @record(frozen=True, slots=True)
 class AttachmentRecord:
     """The facts about one attachment, announced or not.
@@ -141,8 +150,9 @@ class AttachmentRecord:
     `kind` and the names are None or empty until its header was received. Until then it is not known to be an
     attachment: it may be the application message of a message. `parts_expected` is None until its count was received;
     of an IBM MQ group (`group` is not None), until the group is complete.
-    `record_length` and `announced_size` are the sender's facts about a file, known once it is finished; `warnings` are
-    sentences about contradictions and doubts, and `evidence` the choices between readings.
+    `record_length` and `announced_size` are the sender's facts about a file, known once it is finished; `files` has
+    them, and the places of the files, where the content is several files. `warnings` are sentences about contradictions
+    and doubts, and `evidence` the choices between readings.
     `storage` is the place of finished content: "journal" (by extents) or "store" (the object `object_name`, whose
     blocks may have `checksums`). `settled_at` is the time when it was copied from the journal to the store.
     `pending_*` hold an unsequenced message that no header has explained yet. `trace_parent` is the `traceparent` of the
@@ -185,6 +195,7 @@ class AttachmentRecord:
     variables: int | None = None
     record_length: int | None = None
     announced_size: int | None = None
+    files: tuple[ContainedFile, ...] = ()
     warnings: tuple[str, ...] = ()
     evidence: tuple[Choice, ...] = ()
     reason_code: str | None = None
@@ -217,6 +228,7 @@ NOTHING_CAME: Mapping[str, Any] = MappingProxyType(
         "variables": None,
         "record_length": None,
         "announced_size": None,
+        "files": (),
         "warnings": (),
         "evidence": (),
         "reason_code": None,
@@ -517,6 +529,7 @@ class Finished:
     variables: int | None = None
     record_length: int | None = None
     announced_size: int | None = None
+    files: tuple[ContainedFile, ...] = ()
     warnings: tuple[str, ...] = ()
     evidence: tuple[Choice, ...] = ()
 

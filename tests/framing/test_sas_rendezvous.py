@@ -196,18 +196,44 @@ def test_what_cannot_be_read_beside_the_rows_is_a_warning() -> None:
     assert "the ATC messages could not be read" in warnings
 
 
+TEXT_FILE = replace(RECORD, kind=AttachmentKind.TEXT_FILE)
+
+
 def test_a_file_has_one_descriptor_and_records() -> None:
-    record = replace(RECORD, kind=AttachmentKind.TEXT_FILE)
     descriptor = message("FDC", [i32(80), i32(12)])
     records = message("ATX", [i32(2), *text("first"), *text("last")])
-    found = SAS_RENDEZVOUS.file(record, Parts([descriptor, records, records]))
+    found = SAS_RENDEZVOUS.file(TEXT_FILE, Parts([descriptor, records, records]))
     assert [bytes(data) for _, _, data, _ in found.spans()] == [b"first", b"last"] * 2
     assert (found.of_lines, found.begins_at, found.description) == (True, 1, (80, 12))
-    for other, why in ((descriptor, "several files"), (VARIABLES, "VAR among the records")):
-        with pytest.raises(InvalidInputError, match=why):
-            list(SAS_RENDEZVOUS.file(record, Parts([descriptor, records, other])).spans())
+    with pytest.raises(InvalidInputError, match="VAR among the records"):
+        list(SAS_RENDEZVOUS.file(TEXT_FILE, Parts([descriptor, records, VARIABLES])).spans())
     with pytest.raises(WireError):
-        SAS_RENDEZVOUS.file(record, Parts([records]))
+        SAS_RENDEZVOUS.file(TEXT_FILE, Parts([records]))
+
+
+def test_an_attachment_has_several_files_each_with_its_descriptor() -> None:
+    one, two = (message("FDC", [i32(80), i32(size)]) for size in (12, 7))
+    first, last, binary = (
+        message("ATX", [i32(1), *text("first")]),
+        message("ATX", [i32(1), *text("last")]),
+        message("ATB", [i32(1), i32(1), opaque(b"x")]),
+    )
+    found = SAS_RENDEZVOUS.file(TEXT_FILE, Parts([one, first, last, two, last, one, first]))
+    for _ in range(2):  # it may be read again
+        files = [(said, [bytes(data) for _, _, data, _ in spans]) for said, spans in found.described()]
+        assert files == [((80, 12), [b"first", b"last"]), ((80, 7), [b"last"]), ((80, 12), [b"first"])]
+    assert [bytes(data) for _, _, data, _ in found.spans()] == [b"first", b"last", b"last", b"first"]
+    assert [part for part, *_ in found.spans()] == [1, 2, 4, 6]
+    for bodies, code in (
+        ([one, first, two, binary], "mixed-files"),
+        ([one, first, binary, two, first], "mixed-files"),
+        ([one, two, first], "file-without-records"),
+        ([one, first, two], "file-without-records"),
+        ([one, *[first, two] * 1000, last], "too-many-files"),
+    ):
+        with pytest.raises(InvalidInputError) as refused:
+            list(SAS_RENDEZVOUS.file(TEXT_FILE, Parts(bodies)).spans())
+        assert refused.value.code == code
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

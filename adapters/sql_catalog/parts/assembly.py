@@ -90,6 +90,7 @@ _BEGUN_ANEW: dict[str, Any] = {
     "reason": None,
     **NOTHING_CAME,
     **dict.fromkeys((*FOUND, *_LATER)),
+    "files": (),
     "warnings": [],
     "evidence": (),
 }

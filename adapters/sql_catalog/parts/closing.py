@@ -36,6 +36,7 @@ FOUND = (
     "variables",
     "record_length",
     "announced_size",
+    "files",
     "warnings",
     "evidence",
 )

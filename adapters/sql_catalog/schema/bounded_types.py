@@ -9,6 +9,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
 from app.model.evidence import Choice
+from app.model.records import ContainedFile
 
 # PostgreSQL stores no NUL and no driver encodes a lone surrogate, but a sender's names may contain both.
 _UNSTORABLE = re.compile("[\0\x1a\ud800-\udfff]")
@@ -85,6 +86,19 @@ class Choices(TypeDecorator[tuple[Choice, ...]]):
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> tuple[Choice, ...]:  # noqa: ARG002
         return tuple(map(Choice.of, value or ()))
+
+
+class Files(TypeDecorator[tuple[ContainedFile, ...]]):
+    """The files in one content, in JSON: a list of offset, size, record length and announced size."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: tuple[ContainedFile, ...] | None, dialect: Dialect) -> list[Any] | None:  # noqa: ARG002
+        return None if value is None else [*map(tuple, value)]
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> tuple[ContainedFile, ...]:  # noqa: ARG002
+        return tuple(map(ContainedFile._make, value or ()))
 
 
 # SQLite numbers rows automatically only in a column of type INTEGER.

@@ -60,12 +60,6 @@ class RecordTotals:
         self.size += sum(lengths)
         self.longest = max([self.longest, *lengths])
 
-    def of(self, records: Iterable[Buffer]) -> Iterator[Buffer]:
-        """Yield the records, and count them."""
-        for record in records:
-            self.add(len(record))
-            yield record
-
 
 def is_announced_size(description: FileDescription, totals: RecordTotals, *, of_lines: bool) -> bool:
     """Tell whether records have the announced size of their file; zero announces none.
@@ -224,22 +218,6 @@ class _Record:
         if not self.is_between:
             missing = self.left + self.due or self.size - len(self.head)
             raise WireError("Record.data", self.before, f"the last record is incomplete: {missing} bytes are missing")
-
-
-def joined_records(spans: Iterable[tuple[int, int, Buffer, bool]]) -> Iterator[Buffer]:
-    """Yield the records of a file, each a slice of its part. Only a record that spans parts is joined.
-
-    `spans` has the items of `spans` with the bytes themselves in place of their number.
-    """
-    pieces: list[Buffer] = []
-    for _, _, data, ends in spans:
-        if ends and not pieces:
-            yield data
-            continue
-        pieces.append(data)
-        if ends:
-            yield b"".join(pieces)
-            pieces = []
 
 
 def detect(parts: Callable[[], Iterable[Buffer]], mask: int, *, text: bool = False, is_whole: bool = True) -> Dialect:

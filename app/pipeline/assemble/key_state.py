@@ -19,7 +19,7 @@ from app.assembly.collecting import TrackedAttachment
 from app.assembly.part_places import Parts
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.evidence import Choice
-from app.model.records import AttachmentRecord, GroupProgress, MessageRecord, PartRun
+from app.model.records import AttachmentRecord, ContainedFile, GroupProgress, MessageRecord, PartRun
 from app.pipeline.assemble.assemble_key import KeyState
 
 T = TypeVar("T")
@@ -38,6 +38,7 @@ _READ: Mapping[str, Any] = {
     "group": lambda values: GroupProgress(*values),
     "pending_counts": tuple,
     "warnings": tuple,
+    "files": lambda files: tuple(map(ContainedFile._make, files)),
     "evidence": lambda choices: tuple(map(Choice.of, choices)),
     "attachments": tuple,
 }

@@ -51,6 +51,7 @@ _CONTENT = (
     "variables",
     "record_length",
     "announced_size",
+    "files",
     "warnings",
     "evidence",
 )

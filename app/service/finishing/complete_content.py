@@ -23,7 +23,8 @@ from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
 from app.service.content.stored_content import Measured, object_name
 from app.service.context import Stores
-from app.service.finishing.content_evidence import LINE_END, charset_of_file, last_line_end
+from app.service.finishing.contained_files import FoundFile, content_pieces, described_files, last_line_ends
+from app.service.finishing.content_evidence import charset_of_file
 from app.service.finishing.incremental import EXTENTS_A_PART, whole_records
 from app.service.finishing.media_types import PARQUET_TYPE, announced, stored_type
 
@@ -183,24 +184,26 @@ def _file_in_journal(reading: _Reading) -> Finished | None:
     if file.of_lines or not stores.in_place:
         return None
     located = list(stores.journal.extents(reading.received.positions))
-    digest, tally = sha256(), file_messages.RecordTotals()
+    digest, found = sha256(), list[FoundFile]()
     extents: list[Extent] = []
-    record_size = 0
-    for part, start, data, ends in file.spans():
-        record_size += len(data)
-        if ends:
-            tally.add(record_size)
-            record_size = 0
-        if not data:
-            continue
-        segment, offset, _ = located[part]
-        digest.update(data)
-        extents.append(Extent(segment, offset + start, len(data)))
-        if len(extents) > EXTENTS_A_PART * (part + 1 - file.begins_at):
-            return None
+    for description, spans in file.described():
+        tally, record_size = file_messages.RecordTotals(), 0
+        for part, start, data, ends in spans:
+            record_size += len(data)
+            if ends:
+                tally.add(record_size)
+                record_size = 0
+            if not data:
+                continue
+            segment, offset, _ = located[part]
+            digest.update(data)
+            extents.append(Extent(segment, offset + start, len(data)))
+            if len(extents) > EXTENTS_A_PART * (part + 1 - file.begins_at):
+                return None
+        found.append(FoundFile(description, tally, tally.size))
     return Finished(
         record.id,
-        tally.size,
+        sum(each.size for each in found),
         digest.hexdigest(),
         reading.content_type,
         storage="journal",
@@ -208,41 +211,29 @@ def _file_in_journal(reading: _Reading) -> Finished | None:
         extents=tuple(extents),
         dialects=file.dialects,
         evidence=reading.evidence(),
-        **announced(file.description, tally, stores.on_doubt(record.source)),
+        **described_files(found, stores.on_doubt(record.source)),
     )
 
 
 def _stored_file(reading: _Reading) -> Finished:
-    """Return the content of a file as an object of the store: its records as lines, or joined.
-
-    The last line gets a line end, unless the bytes without it have the announced size.
-    """
+    """Return the content of a file as an object of the store: its records as lines, or joined."""
     record, file, stores = reading.record, reading.file, reading.stores
-    tally = file_messages.RecordTotals()
-    line_ends: Evidence = ()
+    found: list[FoundFile] = []
     with stores.store.create(object_name(record.id)) as target:
         measured = Measured(target)
         line_end = stores.line_end(reading.received.first) if file.of_lines else b""
         held: list[Body] = []
-        between, size = b"", 0
-        for record_bytes in tally.of(file_messages.joined_records(file.spans())):
-            held.append(between)
-            held.append(record_bytes)
-            between = line_end
-            size += len(record_bytes) + len(line_end)
+        size = 0
+        for piece in content_pieces(file, line_end, found):
+            held.append(piece)
+            size += len(piece)
             if size >= WRITE_BYTES:
                 measured.write(b"".join(held))
                 held, size = [], 0
         measured.write(b"".join(held))
-        if file.of_lines and tally.count:
-            choice = last_line_end(measured.size, len(line_end), file.description and file.description.filesize)
-            if choice.reading == LINE_END:
-                measured.write(line_end)
-            line_ends = (choice,)
-    description = announced(file.description, tally, stores.on_doubt(record.source), of_lines=file.of_lines)
-    return measured.stored(
-        record, reading.content_type, file.dialects, evidence=reading.evidence(line_ends), **description
-    )
+    described = described_files(found, stores.on_doubt(record.source), of_lines=file.of_lines)
+    evidence = reading.evidence(last_line_ends(found))
+    return measured.stored(record, reading.content_type, file.dialects, evidence=evidence, **described)
 
 
 _WAYS: Mapping[AttachmentKind | None, Sequence[Callable[[_Reading], Finished | None]]] = {

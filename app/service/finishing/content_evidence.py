@@ -126,5 +126,7 @@ def with_earlier(found: Finished, record: AttachmentRecord) -> Finished:
     """Return finished content with what was known of the attachment before its content was read."""
     if not record.evidence and not record.warnings:
         return found
-    choices = {choice.question: choice for choice in (*record.evidence, *found.evidence)}
-    return changed(found, evidence=tuple(choices.values()), warnings=kept_warnings((*record.warnings, *found.warnings)))
+    answered = {choice.question for choice in found.evidence}
+    earlier = (choice for choice in record.evidence if choice.question not in answered)
+    evidence = (*earlier, *found.evidence)
+    return changed(found, evidence=evidence, warnings=kept_warnings((*record.warnings, *found.warnings)))

@@ -12,22 +12,30 @@ from app.model.records import DOUBTFUL_SIZE
 
 
 def announced(
-    description: FileDescription | None, tally: RecordTotals, on_doubt: OnDoubt, *, of_lines: bool = False
+    description: FileDescription | None,
+    tally: RecordTotals,
+    on_doubt: OnDoubt,
+    *,
+    of_lines: bool = False,
+    which: str = "",
 ) -> dict[str, Any]:
     """Return the fields of `Finished` for the sender's description of a file, if there is one, and warnings.
 
-    Raises InvalidInputError if the size differs from the announced one, and such attachments are held.
+    `which` begins what is said of one of several files. Raises InvalidInputError if the size differs from the announced
+    one, and such attachments are held.
     """
     if description is None:
         return {}
     contradiction = size_contradiction(description, tally, of_lines=of_lines)
     if contradiction is not None and on_doubt == "hold":
-        why = f"{contradiction}: bytes may be missing (the source's setting on_doubt can accept it)"
+        why = f"{which}{contradiction}: bytes may be missing (the source's setting on_doubt can accept it)"
         raise InvalidInputError(DOUBTFUL_SIZE, "size of the file", -1, why)
     return {
         "record_length": description.lrecl,
         "announced_size": description.filesize,
-        "warnings": tuple(filter(None, (contradiction, length_contradiction(description, tally)))),
+        "warnings": tuple(
+            f"{which}{each}" for each in (contradiction, length_contradiction(description, tally)) if each
+        ),
     }
 
 

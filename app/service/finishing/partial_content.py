@@ -17,6 +17,7 @@ from app.model.records import AttachmentRecord
 from app.service.content.archived import readable_start
 from app.service.context import ServiceContext
 from app.service.finishing.complete_content import ReceivedParts
+from app.service.finishing.contained_files import content_pieces
 from app.service.finishing.media_types import stored_type
 from app.service.finishing.stored_parts import missing_ranges
 from app.wire import WireError
@@ -208,9 +209,6 @@ def _pieces(record: AttachmentRecord, received: ReceivedParts, context: ServiceC
         raise NothingYet(f"its content cannot be read yet: {error}") from error
     line_end = context.line_end(first) if file.of_lines else b""
     try:
-        for _, _, data, ends in file.spans():
-            yield data
-            if ends and line_end:
-                yield line_end
+        yield from content_pieces(file, line_end, [])
     except (InvalidInputError, WireError):
         return  # what is behind cannot be read

@@ -17,6 +17,7 @@ from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
 from app.model.evidence import Choice
 from app.model.records import (
     AttachmentRecord,
+    ContainedFile,
     DeliveryRecord,
     FramingOptions,
     GroupProgress,
@@ -95,6 +96,7 @@ KINDS: Mapping[str, _Kind] = {
             "state": AttachmentState,
             "kind": AttachmentKind,
             "group": lambda values: GroupProgress(*values),
+            "files": lambda values: tuple(map(ContainedFile._make, values)),
             "evidence": lambda values: tuple(map(Choice.of, values)),
         },
     ),

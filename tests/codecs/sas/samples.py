@@ -165,7 +165,9 @@ def some_variables(random: Random) -> tuple[Variable, ...]:
 
 def records(parts: Sequence[Buffer], dialect: Dialect) -> Iterator[Buffer]:
     """The records of a file whose messages have these payloads."""
-    found = file_messages.spans(parts, dialect)
-    return file_messages.joined_records(
-        (part, start, parts[part][start : start + length], ends) for part, start, length, ends in found
-    )
+    record = b""
+    for part, start, length, ends in file_messages.spans(parts, dialect):
+        record += parts[part][start : start + length]
+        if ends:
+            yield record
+            record = b""

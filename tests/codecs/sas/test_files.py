@@ -148,12 +148,6 @@ def test_a_huge_length_takes_no_memory() -> None:
         list(records(parts, Dialect(nul="absent")))
 
 
-def test_records_are_slices_of_their_parts() -> None:
-    part = memoryview(b"\0\0\0\3one\0\0\0\3two")
-    found = list(records([part], Dialect(nul="absent")))
-    assert all(isinstance(record, memoryview) and record.obj is part.obj for record in found)
-
-
 def test_a_limit_without_room_is_refused() -> None:
     with pytest.raises(ValueError, match="no room"):
         list(write_records([b"x"], Dialect(), 4))

@@ -120,6 +120,15 @@ def choices(evidence: tuple[Choice, ...]) -> list[ChoiceView]:
     ]
 
 
+class ContainedFileView(BaseModel):
+    """One of several files in the content of an attachment: bytes `offset` to `offset` + `size` - 1."""
+
+    offset: int = Field(description="where its bytes begin in the content", examples=[4096])
+    size: int = Field(examples=[1200])
+    record_length: int = Field(description="its logical record length, as its sender announced it", examples=[80])
+    announced_size: int = Field(description="its bytes, as its sender announced them", examples=[1200])
+
+
 class AttachmentView(BaseModel):
     """One attachment. `name` is the sender's (a path, a fileref, a member); `file_name` is a safe file name."""
 
@@ -154,9 +163,14 @@ class AttachmentView(BaseModel):
     content_type: str | None = Field(examples=["text/plain; charset=utf-8"])
     observations: int | None = Field(description="of a data set")
     variables: int | None = Field(description="of a data set")
-    record_length: int | None = Field(description="logical record length of a file, as its sender announced it")
+    record_length: int | None = Field(
+        description="logical record length of a file, as its sender announced it; `files` has those of several"
+    )
     announced_size: int | None = Field(
         description="bytes of a file, as its sender announced them; whether they count line ends is up to the sender"
+    )
+    files: list[ContainedFileView] = Field(
+        description="the files, if the content is several, one behind the other; once finished", examples=[[]]
     )
     warnings: list[str] = Field(
         description="what contradicts the sender or is in doubt, in sentences; at most 20", examples=[[]]
@@ -205,6 +219,7 @@ class AttachmentView(BaseModel):
             variables=record.variables,
             record_length=record.record_length,
             announced_size=record.announced_size,
+            files=[ContainedFileView(**file._asdict()) for file in record.files],
             warnings=[shown(warning) for warning in record.warnings],
             warnings_count=len(record.warnings),
             evidence=choices(record.evidence),

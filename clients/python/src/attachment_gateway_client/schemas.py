@@ -161,6 +161,15 @@ class RequestedParts(TypedDict):
     ended: str | None
 
 
+class ContainedFile(TypedDict):
+    """One of several files in the content of an attachment: bytes `offset` to `offset` + `size` - 1."""
+
+    offset: int
+    size: int
+    record_length: int
+    announced_size: int
+
+
 Question = Literal[
     "dialect",
     "count",
@@ -219,6 +228,7 @@ class Attachment(TypedDict):
     variables: int | None
     record_length: int | None
     announced_size: int | None
+    files: list[ContainedFile]
     warnings: list[str]
     warnings_count: int
     evidence: list[Choice]

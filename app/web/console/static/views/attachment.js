@@ -75,6 +75,7 @@ const facts = (one) => [
   ["File name", one.file_name && html`<${Foreign} text=${one.file_name} />`],
   ["Record length", one.record_length && number(one.record_length)],
   ["Announced size", one.announced_size && plural(one.announced_size, "byte")],
+  ["Files", one.files?.length ? html`${number(one.files.length)}, one behind the other: ${one.files.slice(0, 20).map((file) => plural(file.size, "byte")).join(", ")}${one.files.length > 20 ? ", …" : ""}` : null],
   ["Asked for", one.requested && html`<${Foreign} text=${one.requested.text} />, last <${Time} at=${one.requested.asked_at} />
     ${one.requested.address ? html`at <${Foreign} text=${one.requested.address} />` : "by an event"} (${plural(one.requested.requests, "request")})${one.requested.ended
       ? html`; its sender says: <${Foreign} text=${one.requested.ended} />`
@@ -113,7 +114,7 @@ const GROUNDS = {
 function Evidence({ choices }) {
   if (!choices.length) return null;
   return html`<section aria-label="How it was read"><h2>How it was read</h2><${Table} label="Readings" head=${["Question", "Reading", "Decided by", "Other possible readings"]}>
-    ${choices.map(({ question, reading, ground, others }) => html`<tr key=${question}>
+    ${choices.map(({ question, reading, ground, others }) => html`<tr key=${[question, reading, ground].join()}>
       <td>${QUESTIONS[question] ?? question}</td><td><code>${reading}</code></td><td>${GROUNDS[ground] ?? ground}</td>
       <td>${others.length ? others.map((other, index) => html`${index ? ", " : ""}<code>${other}</code>`) : "none"}</td></tr>`)}
   </${Table}></section>`;
