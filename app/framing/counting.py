@@ -16,6 +16,13 @@ All evidence decides (`Counting.decide`):
 Where whole and incomplete readings are left, the attachment is in doubt: it is not finished, and the reason is
 recorded. It is decided later, when the subject has shown how its senders count. What was finished by a rule that turns
 out to be wrong is marked.
+
+An attachment may be several files, and nothing but a last message ends it. If its sender ends all attachments of a
+header with one last message, each file may be an attachment of its own. The count is the same, and so are the sizes. So
+an attachment of several files, in a header of several attachments, is in doubt as long as one last message for all is
+possible. It is not if the attachments left are more than the files: the last message then counts too few.
+If the next attachment begins behind the last message, each has its own, or a header was lost. Two of them show it
+(`SubjectCounting.each_has_its_own`), unless a header came in their place (`SubjectCounting.a_header_came`).
 """
 
 from collections import deque
@@ -29,6 +36,10 @@ from app.model.evidence import Choice, Ground, OnDoubt, Question
 
 T = TypeVar("T")
 
+_AGREED: Final = 2
+"""How many attachments must agree to show something of their subject."""
+_LEAST_OF_A_FILE: Final = 2
+"""The messages that a file has at least: its descriptor and one of records."""
 _MOST_WAITING: Final = 100
 """The last messages of a subject that wait to be decided."""
 _MOST_DONE: Final = 20
@@ -51,6 +62,7 @@ class Rule(NamedTuple):
 
 
 RULES: Final = frozenset(Rule(*each) for each in product((False, True), repeat=3))
+_FOR_ALL: Final = frozenset(rule for rule in RULES if rule.all_attachments)
 _BY_NAME: Final = {rule.name: rule for rule in RULES}
 RULE_NAMES: Final = tuple(sorted(_BY_NAME))
 
@@ -58,25 +70,31 @@ RULE_NAMES: Final = tuple(sorted(_BY_NAME))
 class AttachmentArrival(NamedTuple):
     """What came of one attachment that a last message may end: its messages, and whether these are all by what was
     announced. `repeats` of them are equal to one shortly before, and may be the same one, which came twice. One that is
-    `headless` began without its first message."""
+    `headless` began without its first message. `tails` are how many messages came from each file on, without the first
+    file."""
 
     messages: int
     whole: Completeness
     repeats: int = 0
     headless: bool = False
+    tails: Sequence[int] = ()
 
 
 class LastMessage(NamedTuple):
     """A last message and what came before it.
 
     `stated` is its number. `came` has the attachments that it may end, the last of which it follows directly; `unbegun`
-    more attachments of the header have no message yet. `applications` is the number of application messages.
+    more attachments of the header have no message yet, of which `as_files` may have come as files of the last one.
+    `applications` is the number of application messages. If it `may_be_shared`, files that came so far as one
+    attachment of the header may be several.
     """
 
     stated: int
     came: Sequence[AttachmentArrival]
     unbegun: int = 0
     applications: int = 0
+    as_files: int = 0
+    may_be_shared: bool = False
 
     def missing(self, rule: Rule) -> int:
         """Return how many messages are missing by a rule; a negative number if more came than were sent."""
@@ -86,14 +104,20 @@ class LastMessage(NamedTuple):
     def is_possible(self, rule: Rule) -> bool:
         """Tell whether the count can follow a rule, if messages were lost, or came twice where announcements do not
         show it. Each attachment has at least one."""
-        if rule.all_attachments and self.unbegun:
-            return self.missing(rule) >= self.unbegun
+        if rule.all_attachments and self.unbegun > self.as_files:
+            return self.missing(rule) >= self.unbegun - self.as_files
         twice = sum(each.repeats for each in self.came if each.whole is Completeness.UNKNOWN)
         return self.missing(rule) >= -twice
 
+    def may_follow_a_loss(self, rules: Iterable[Rule]) -> bool:
+        """Tell whether the count follows one of the rules if the last message before one of the files was lost, so that
+        the file begins another attachment."""
+        beside = {rule.header + rule.application * self.applications for rule in rules}
+        return self.as_files > 0 and any(self.stated - tail in beside for tail in self.came[-1].tails)
+
     def is_whole(self, rule: Rule, attachment: int) -> bool:
         """Tell whether all of one of the attachments of `came` has come, by a rule."""
-        if self.missing(rule) or (rule.all_attachments and self.unbegun):
+        if self.missing(rule) or (rule.all_attachments and self.unbegun > self.as_files):
             return False
         return rule.all_attachments or attachment == len(self.came) - 1
 
@@ -132,6 +156,7 @@ class SubjectCounting(Generic[T]):
     is_set: bool = False
     on_doubt: OnDoubt = "hold"
     _suggested: frozenset[Rule] = frozenset()
+    _own: int | None = 0
     _waiting: deque[_Waiting[T]] = field(default_factory=lambda: deque(maxlen=_MOST_WAITING))
     _done: deque[_Waiting[T]] = field(default_factory=lambda: deque(maxlen=_MOST_DONE))
 
@@ -161,11 +186,40 @@ class SubjectCounting(Generic[T]):
             AttachmentDecision(token, attachment, decision) for attachment, decision in enumerate(decisions)
         ] + later
 
+    @property
+    def has_one_for_all(self) -> bool:
+        """Whether one last message ends all attachments of a header, by all that is known."""
+        return self.rules <= _FOR_ALL
+
+    @property
+    def has_one_for_each(self) -> bool:
+        """Whether each attachment has a last message, by all that is known."""
+        return not self.rules & _FOR_ALL
+
+    def each_has_its_own(self) -> list[AttachmentDecision[T]]:
+        """Take note that an attachment has begun behind the last message of one of several files. Return the decisions
+        that follow."""
+        if self.is_set or self._own is None:
+            return []
+        self._own += 1
+        if self._own < _AGREED or self.has_one_for_each or self.has_one_for_all:
+            return []
+        self.rules -= _FOR_ALL
+        return [*self._reconsidered(), *self._refuted()]
+
+    def a_header_came(self) -> None:
+        """Take note that a header has come behind such a last message: it may have been one for all attachments."""
+        self._own = None
+
+    def is_contradicted_by(self, ended: LastMessage) -> bool:
+        """Tell whether a last message counts less than came, however it counts."""
+        return not any(ended.is_possible(rule) for rule in self.rules)
+
     # --- learning -----------------------------------------------------------------------------------------------------
 
     def _learn(self, ended: LastMessage) -> None:
         """Take note of what a last message shows of the rules."""
-        if self.is_set:
+        if self.is_set or ended.may_follow_a_loss(self.rules):
             return
         last = len(ended.came) - 1
         whole = frozenset(
@@ -177,7 +231,7 @@ class SubjectCounting(Generic[T]):
             return
         if standing and all(ended.is_whole(rule, last) for rule in standing):
             self.rules = self.rules & whole or self.rules
-        elif evidence and all(each is Completeness.CERTAIN for each in evidence):
+        elif evidence and all(each is Completeness.CERTAIN for each in evidence) and not self._may_lack_a_file(ended):
             self._replace(whole)
         elif all(each.value >= Completeness.LIKELY.value for each in evidence):
             if agreed := self._suggested & whole:
@@ -196,28 +250,47 @@ class SubjectCounting(Generic[T]):
     # --- deciding -----------------------------------------------------------------------------------------------------
 
     def _decision(self, ended: LastMessage, attachment: int) -> Decision:
-        came, whole, _, is_headless = ended.came[attachment]
+        came, whole, _, is_headless, _ = ended.came[attachment]
         readings = [rule for rule in sorted(self.rules) if ended.is_possible(rule)]
         fits = [rule for rule in readings if ended.is_whole(rule, attachment)]
-        if not readings:
-            return Decision(doubt=f"{_counted(ended)}, which contradicts {self._shown()}")
+        is_shared = ended.may_be_shared and any(rule.all_attachments for rule in readings)
+        if is_shared or (fits and ended.may_follow_a_loss(self.rules)):
+            return self._shared(ended, attachment, readings, fits)
         if not fits:
             return self._incomplete(ended, attachment, readings)
-        contradicted = whole is Completeness.UNKNOWN and any(
-            each.whole is Completeness.CONTRADICTED for each in ended.came
+        contradicted = any(each.whole is Completeness.CONTRADICTED for each in ended.came) and (
+            whole is Completeness.UNKNOWN or all(rule.all_attachments for rule in fits)
         )
         if is_headless or contradicted:
             return Decision(doubt=f"{_counted(ended)}{_HEADLESS}" if is_headless else _OTHERS_CONTRADICT)
         others = tuple(rule.name for rule in readings if rule not in fits)
-        if not others or whole.value >= Completeness.LIKELY.value:
+        is_sure = whole.value >= Completeness.LIKELY.value and not self._may_lack_a_file(ended)
+        if not others or is_sure:
             ground = Ground.ANNOUNCED if others else self._ground(ended)
             return Decision(came, Choice(Question.COUNT, fits[0].name, ground, others))
         if self.on_doubt == "warn":
             return Decision(came, Choice(Question.COUNT, fits[0].name, Ground.PREFERENCE, others), _ambiguity(ended))
         return Decision(doubt=_ambiguity(ended))
 
+    def _may_lack_a_file(self, ended: LastMessage) -> bool:
+        """Tell whether a whole file may be missing of an attachment of several, so that the sizes of the others do not
+        show that all came. It has at least two messages."""
+        most = max((ended.missing(rule) for rule in self.rules if ended.is_possible(rule)), default=0)
+        return most >= _LEAST_OF_A_FILE and any(each.tails for each in ended.came)
+
+    def _shared(self, ended: LastMessage, attachment: int, readings: Sequence[Rule], fits: Sequence[Rule]) -> Decision:
+        """Return that an attachment may be several, or what may be warned of instead."""
+        doubt = f"{_counted(ended)}{_SHARED}"
+        if not fits or self.on_doubt != "warn":
+            return Decision(doubt=doubt)
+        others = tuple(rule.name for rule in readings if rule is not fits[0])
+        choice = Choice(Question.COUNT, fits[0].name, Ground.PREFERENCE, others)
+        return Decision(ended.came[attachment].messages, choice, doubt)
+
     def _incomplete(self, ended: LastMessage, attachment: int, readings: Sequence[Rule]) -> Decision:
         """Return how many parts an attachment has that is incomplete by all readings, if they agree on it."""
+        if not readings:
+            return Decision(doubt=f"{_counted(ended)}, which contradicts {self._shown()}")
         came, whole, *_ = ended.came[attachment]
         numbers = {ended.missing(rule) for rule in readings}
         is_only = len(ended.came) == 1 and not ended.unbegun
@@ -275,6 +348,10 @@ class SubjectCounting(Generic[T]):
 
 _OTHERS_CONTRADICT: Final = (
     "what came of another attachment of its header contradicts what was announced of that, so messages may be mixed"
+)
+_SHARED: Final = (
+    ", of several files under a header of several attachments: either they are one attachment, or some are others whose "
+    "last message is missing or is one for all; the source's setting `counts` can state it"
 )
 _HEADLESS: Final = (
     ", but the first of them is not the descriptor of a file (FDC) or the definition of a data set (DAT): its sender "

@@ -1,7 +1,8 @@
 """The messages received of an attachment on TIB/Rendezvous, compared with its sender's announcements.
 
 A file announces its size (FDC), a data set its observations and variables (DAT). What has come of either is counted
-while it comes, so that a last message that can be read in two ways is read by this, too (`app.framing.counting`).
+while it comes, so that a last message that can be read in two ways is read by this, too (`app.framing.counting`). Of an
+attachment of several files, each is compared with its own announcement.
 """
 
 from dataclasses import dataclass, field
@@ -29,9 +30,9 @@ class Completeness(Enum):
     """Whether all of an attachment has come, by what its sender announced."""
 
     CERTAIN = 4
-    """A binary file with exactly the announced bytes: no message with data is missing."""
+    """A binary file with exactly the announced bytes: no message with data is missing; or several."""
     LIKELY = 3
-    """A text file with the announced size, if line ends are counted so, or a data set with all its values."""
+    """Text files with the announced sizes, if line ends are counted so, or a data set with all its values."""
     UNKNOWN = 2
     """Nothing was announced."""
     CONTRADICTED = 1
@@ -47,10 +48,17 @@ too."""
 
 @dataclass(slots=True)
 class AttachmentProgress:
-    """The messages of one attachment so far, by what they bring."""
+    """The messages of one attachment so far, by what they bring.
+
+    `begins` are the numbers of the messages with which its files begin. `description`, `records` and `is_empty` are of
+    the last one, `before` is how complete those before it are.
+    """
 
     kind: AttachmentKind
     messages: int = 0
+    begins: list[int] = field(default_factory=list)
+    before: Completeness = Completeness.CERTAIN
+    is_empty: bool = True
     description: FileDescription | None = None
     definition: RendezvousDefinition | None = None
     is_odd: bool = False
@@ -67,14 +75,20 @@ class AttachmentProgress:
 
     def _add(self, name: str, body: Buffer) -> None:
         if name == "FDC":
-            self.is_odd |= self.description is not None or self.kind is AttachmentKind.DATA_SET
-            self.description = read_file_description(body)
+            self.is_odd |= self.kind is AttachmentKind.DATA_SET
+            description = read_file_description(body)
+            self.begins.append(self.messages)
+            if len(self.begins) > 1:
+                self.before = self._files()
+                self.records, self.is_empty = RecordTotals(), True
+            self.description = description
         elif name == "DAT":
             definition = read_definition(body)
             self.is_odd |= self.definition not in (None, definition) or self.kind is not AttachmentKind.DATA_SET
             self.definition = definition
         elif name in _RECORDS:
             self.is_odd |= self.kind is not _RECORDS[name]
+            self.is_empty = False
             if self.description is not None and self.description.filesize:
                 self.records.add_all([length for _, length in record_places(body)])
         else:
@@ -95,6 +109,15 @@ class AttachmentProgress:
             if observations < 0:
                 return Completeness.UNKNOWN
             return Completeness.LIKELY if observations * variables in self.values else Completeness.CONTRADICTED
+        return self._files()
+
+    def _files(self) -> Completeness:
+        """Tell whether all files have come whole, as far as they have begun."""
+        return min(self.before, self._last_file(), key=lambda each: each.value)
+
+    def _last_file(self) -> Completeness:
+        if len(self.begins) > 1 and self.is_empty:
+            return Completeness.CONTRADICTED
         if self.description is None or not self.description.filesize:
             return Completeness.UNKNOWN
         if not is_announced_size(self.description, self.records, of_lines=self.kind is AttachmentKind.TEXT_FILE):

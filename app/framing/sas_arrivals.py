@@ -11,9 +11,13 @@ Rules.
   follows cannot be assigned; all of it is refused, up to the last message of an attachment, and nothing is mixed.
 - Where the transport may have missed messages (`GAP`), every line is closed: what was open stays unfinished, and what
   comes without a header is refused. A message that the transport could not read closes its own line, where it is known.
-- A data set begins with its definition (DAT), a file with its descriptor (FDC): each begins the next attachment of the
-  header. So does any part after a last message: then the first one is missing. A sender may send a last message for
-  each attachment, or one for all.
+- A data set begins with its definition (DAT), which begins the next attachment of the header. So does any part after a
+  last message: if it is no descriptor, the first one is missing.
+- A file begins with its descriptor (FDC). An attachment may be several files, so it begins the next file of the same
+  attachment, as each attachment ends with a last message. It begins the next attachment where the subject's last
+  messages are known to be for all attachments of a header, after a data set, and in the gateway's own deliveries.
+- If fewer messages are counted than came of several files, an earlier last message is missing. What follows up to the
+  next header cannot be assigned, and is refused.
 - What a last message counts is decided by all evidence (`app.framing.counting`), subject by subject. The decision is a
   property of it. One that is in doubt says why; when it is decided later, a copy of the last message says the number.
   If attachments of the header have not begun, the last message may be theirs: an attachment whose content does not show
@@ -23,6 +27,7 @@ Rules.
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
 from app.codecs.rendezvous.subjects import INBOX, REPLY_PROPERTY, SUBJECT_PROPERTY
@@ -80,7 +85,9 @@ class _Coming:
     @property
     def came(self) -> AttachmentArrival:
         whole = Completeness.CONTRADICTED if self.lost else self.progress.whole()
-        return AttachmentArrival(self.progress.messages, whole, self.repeats, self.lost > 0)
+        messages = self.progress.messages
+        tails = [messages + 1 - begin for begin in self.progress.begins[1:]]
+        return AttachmentArrival(messages, whole, self.repeats, self.lost > 0, tails)
 
 
 class _Last(NamedTuple):
@@ -95,13 +102,16 @@ class _Last(NamedTuple):
 class _Open:
     """What a header has opened: its key, its attachments, and the number of application messages.
 
-    What is `doubtful` is refused. `recent` are hashes of the last parts. `deferred` are decisions that wait for the
-    last attachment to begin.
+    What is `doubtful` is refused. If `one_file_each`, each descriptor begins an attachment. `recent` are hashes of the
+    last parts. `deferred` are decisions that wait for the last attachment to begin. Files that came as one attachment
+    before the current one may be several if it `was_shared`.
     """
 
     base: bytes
     coming: Sequence[_Coming]
     doubtful: bool = False
+    one_file_each: bool = False
+    was_shared: bool = False
     applications: int = 0
     current: int = -1
     recent: deque[int] = field(default_factory=lambda: deque(maxlen=_COMPARED))
@@ -117,13 +127,49 @@ class _Open:
 
     def attachment(self, name: str) -> _Coming:
         """Return the attachment that a message of this name is a part of."""
+        if self._is_next(name) and not self.is_at_last:
+            self._begin_next(name)
+        return self.coming[self.current]
+
+    def known_attachment(self, name: str, key: bytes) -> _Coming:
+        """Return the attachment of this key, of which a message of this name is a part."""
+        while (self.current < 0 or self.coming[self.current].key != key) and not self.is_at_last:
+            self._begin_next(name)
+        return self.coming[self.current]
+
+    def _is_next(self, name: str) -> bool:
+        """Tell whether a message of this name begins the next attachment."""
         now = self.coming[self.current]
-        is_next = self.current < 0 or now.closed or (name in _BEGINS and now.progress.messages > 0)
-        if is_next and not self.is_at_last:
-            self.current += 1
-            now = self.coming[self.current]
-            now.lost = int(name not in _BEGINS)
-        return now
+        if self.current < 0 or now.closed:
+            return True
+        if name == "FDC" and now.progress.kind is not AttachmentKind.DATA_SET:
+            following = self.coming[min(self.current + 1, len(self.coming) - 1)].progress
+            return self.one_file_each and now.progress.messages > 0 and following.kind is not AttachmentKind.DATA_SET
+        return name in _BEGINS and now.progress.messages > 0
+
+    def _begin_next(self, name: str) -> None:
+        self.was_shared = self.may_be_shared
+        self.current += 1
+        self.coming[self.current].lost = int(name not in _BEGINS)
+
+    @property
+    def has_ended_files(self) -> bool:
+        """Whether a last message came behind several files, which may be other attachments of the header, too."""
+        return self.current >= 0 and self.coming[self.current].closed and self.as_files > 0
+
+    @property
+    def as_files(self) -> int:
+        """How many attachments that have not begun may have come as files of the current one: they are of its kind."""
+        now = self.coming[self.current].progress
+        behind = islice(self.coming, self.current + 1, self.current + max(len(now.begins), 1))
+        return sum(1 for _ in takewhile(lambda each: each.progress.kind is now.kind, behind))
+
+    @property
+    def may_be_shared(self) -> bool:
+        """Whether files that came as one attachment may be several: one beside it is of the same kind."""
+        now, at = self.coming[self.current].progress, self.current
+        beside = (*self.coming[max(at - 1, 0) : max(at, 0)], *self.coming[at + 1 : at + 2])
+        return self.was_shared or (len(now.begins) > 1 and any(each.progress.kind is now.kind for each in beside))
 
 
 class NumberedArrivals:
@@ -166,7 +212,7 @@ class NumberedArrivals:
             if name == "HDR":
                 self._header(message, _line(message), correlid.split(message.correl_id)[0])
             else:
-                self._numbered(message, name, _line(message))
+                self._numbered(message, name, _line(message), correlid.split(message.correl_id)[0])
         except WireError:
             self.interrupt(message)
 
@@ -175,7 +221,10 @@ class NumberedArrivals:
         learned, self._learned = self._learned, {}
         return learned
 
-    def _numbered(self, message: PhysicalMessage, name: str, line: SubjectSender) -> list[PhysicalMessage]:
+    def _numbered(
+        self, message: PhysicalMessage, name: str, line: SubjectSender, key: bytes = b""
+    ) -> list[PhysicalMessage]:
+        """Return a message as `number` does; `key` is that of its attachment, if it has one already."""
         if name == "HDR":
             return [self._header(message, line)]
         opened = self._open.pop(line, None)
@@ -190,19 +239,29 @@ class NumberedArrivals:
         if name in MAP_NAMES:
             opened.applications += 1
             return [message._replace(correl_id=correlid.join(opened.base, 0))]
-        return self._last(message, line, opened) if name == "LST" else self._part(message, name, opened)
+        if name == "LST":
+            return self._last(message, line, opened)
+        return self._part(message, name, line.subject, opened, key)
 
-    def _part(self, message: PhysicalMessage, name: str, opened: _Open) -> list[PhysicalMessage]:
-        coming = opened.attachment(name)
+    def _part(
+        self, message: PhysicalMessage, name: str, subject: str, opened: _Open, key: bytes
+    ) -> list[PhysicalMessage]:
+        before = opened.current
+        has_ended_files = opened.has_ended_files
+        coming = opened.known_attachment(name, key) if key else opened.attachment(name)
+        decided: list[AttachmentDecision[_Last]] = []
+        if opened.current != before and has_ended_files and name == "FDC":
+            counting = self._counting_of(subject)
+            decided = counting.each_has_its_own()
+            self._note(subject, counting)
         coming.progress.add(name, message.body)
         content = hash(bytes(message.body))
         coming.repeats += content in opened.recent
         opened.recent.append(content)
         numbered = message._replace(correl_id=correlid.join(coming.key, coming.lost + coming.progress.messages))
-        if not (opened.deferred and opened.is_at_last):
-            return [numbered]
-        deferred, opened.deferred = opened.deferred, []
-        return [*map(_again, deferred), numbered]
+        if opened.is_at_last:
+            decided, opened.deferred = [*opened.deferred, *decided], []
+        return [*map(_again, decided), numbered]
 
     def _header(self, message: PhysicalMessage, line: SubjectSender, base: bytes = b"") -> PhysicalMessage:
         """Open the attachments of a header, whose key is `base` if it has one already."""
@@ -212,12 +271,16 @@ class NumberedArrivals:
         on, of = (each.encode("utf-8", "surrogatepass") for each in line)
         facts = (message.body, on, of, self._options.capture or b"%d" % message.received_at)
         base = base or key_of(header.header_correlid) or header_key(*map(bytes, facts), b"%d" % self._headers)
+        counting = self._counting_of(line.subject)
+        if before is not None and before.has_ended_files:
+            counting.a_header_came()
         is_interleaved = before is not None and not all(each.closed for each in before.coming)
+        is_own = bool(header.attachments) and all(key_of(each.correlid) for each in header.attachments)
         coming = [
             _Coming(attachment_key(entry.correlid, base, number), AttachmentProgress(AttachmentKind(entry.type)))
             for number, entry in enumerate(header.attachments)
         ]
-        self._open[line] = _Open(base, coming, is_interleaved)
+        self._open[line] = _Open(base, coming, is_interleaved, is_own or counting.has_one_for_all)
         if len(self._open) > _MOST_LINES:
             del self._open[next(iter(self._open))]
         if is_interleaved:
@@ -235,8 +298,10 @@ class NumberedArrivals:
         for coming in ended:
             coming.closed = True
         came = [each.came for each in ended]
-        facts = LastMessage(count, came, opened.unbegun, opened.applications)
+        facts = LastMessage(count, came, opened.unbegun, opened.applications, opened.as_files, opened.may_be_shared)
         last = _Last(message._replace(body=bytes(message.body)), tuple(each.key for each in ended))
+        if came[-1].tails and self._counting_of(line.subject).is_contradicted_by(facts):
+            self._open.pop(line, None)  # a last message before it is missing, so nothing says what the next file is of
         decided = self._decided(line.subject, last, facts)
         found: list[PhysicalMessage] = []
         for each in decided:
@@ -250,16 +315,24 @@ class NumberedArrivals:
         return found
 
     def _decided(self, subject: str, last: _Last, facts: LastMessage) -> list[AttachmentDecision[_Last]]:
+        counting = self._counting_of(subject)
+        decided = counting.decide(last, facts)
+        self._note(subject, counting)
+        return decided
+
+    def _counting_of(self, subject: str) -> SubjectCounting[_Last]:
         counting = self._counting.pop(subject, None)
         if counting is None:
             counting = SubjectCounting.of(self._known.get(subject, ""), self._options.counts, self._options.on_doubt)
         self._counting[subject] = counting
         if len(self._counting) > _MOST_LINES:
             del self._counting[next(iter(self._counting))]
-        decided = counting.decide(last, facts)
+        return counting
+
+    def _note(self, subject: str, counting: SubjectCounting[_Last]) -> None:
+        """Note what has been learnt of a subject."""
         if not counting.is_set and counting.known != self._known.get(subject, ""):
             self._known[subject] = self._learned[subject] = counting.known
-        return decided
 
 
 def _with_decision(decided: AttachmentDecision[_Last]) -> PhysicalMessage:

@@ -23,7 +23,7 @@ from app.service.gateway import Gateway
 from app.testing.gateway_stages import service_context
 from app.testing.host_results import PATIENT, settings
 from app.testing.waiting import until
-from tests.evidence.senders.sent import Column, Physical, Table
+from tests.evidence.senders.sent import Column, Files, Physical, Table
 from tests.support.local_steps import run_batch
 
 PATIENCE = 240.0
@@ -36,7 +36,7 @@ class Received(NamedTuple):
     name: str
     state: AttachmentState
     reason: str | None
-    content: bytes | Table | None
+    content: bytes | Files | Table | None
 
 
 class Traffic(NamedTuple):
@@ -157,12 +157,18 @@ def _records(catalog: Catalog) -> Iterable[AttachmentRecord]:
             return
 
 
-def _content(record: AttachmentRecord, catalog: Catalog, store: ContentStore, journal: Journal) -> bytes | Table:
+def _content(
+    record: AttachmentRecord, catalog: Catalog, store: ContentStore, journal: Journal
+) -> bytes | Files | Table:
     if record.kind is AttachmentKind.DATA_SET:
         with opened(store, record.object_name or object_name(record.id)) as file:
             return _table(pq.read_table(file))
     content = open_content(record, catalog, store, journal)
-    return b"".join(content.read(0, content.size))
+    whole = b"".join(content.read(0, content.size))
+    if not record.files:
+        return whole
+    assert sum(each.size for each in record.files) == len(whole)
+    return tuple(whole[each.offset : each.offset + each.size] for each in record.files)
 
 
 def _table(found: pa.Table) -> Table:

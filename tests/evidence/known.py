@@ -70,6 +70,13 @@ KNOWN = (
     ),
     Known(
         "sas_rendezvous",
+        ".*(texts|binaries).*",
+        ANY,
+        "swap .*(HDR|FDC|LST).*",
+        "their order alone says which file or attachment messages are of, where several of one kind are sent",
+    ),
+    Known(
+        "sas_rendezvous",
         ANY,
         ANY,
         "duplicate AT[XBO] at (once|the end); withhold AT[XBO]",

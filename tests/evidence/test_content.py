@@ -55,9 +55,12 @@ def is_certain(case: Case) -> bool:
     """Tell whether a case must be finished: nothing was changed, and only one reading is possible.
 
     Where a count is not of an attachment's own messages alone, some may have been lost, unless an exact size says that
-    all are there, or sizes and numbers of observations have shown how the sender counts.
+    all are there, or sizes and numbers of observations have shown how the sender counts. Files that may be attachments
+    of their own are one where two headers have shown it.
     """
     sending = case.sending
+    if sas_rendezvous.SHARED in sending.kind and ("one LST" in sending.manner or case.before < 2):
+        return False
     counts_more = "LST counts its own and" in sending.manner or "one LST" in sending.manner
     is_announced = not sending.told.startswith("no ") and (case.before > 1 or sending.kind == "binary")
     return not case.mutated.changes and not case.restart and (is_announced or not counts_more)

@@ -10,7 +10,7 @@ from itertools import chain, product
 from typing import NamedTuple
 
 from tests.evidence.senders import contents
-from tests.evidence.senders.sent import Physical, Sending, Sent, Table
+from tests.evidence.senders.sent import Files, Physical, Sending, Sent, Table
 
 BLANKS = b" " * 24
 KINDS = {"data set": 1, "text": 2, "binary": 3}
@@ -68,7 +68,7 @@ class Attachment(NamedTuple):
     kind: str
     name: str
     parts: Sequence[tuple[str, bytes]]
-    content: bytes | Table
+    content: bytes | Files | Table
 
 
 class Counting(NamedTuple):
@@ -85,8 +85,8 @@ class Counting(NamedTuple):
 COUNTINGS = [Counting(*each) for each in product((False, True), repeat=2)]
 
 
-def text_file(size: int, lines: Sequence[Sequence[bytes]] = contents.LINES) -> Attachment:
-    parts = [("FDC", message("FDC", i32(80, size)))]
+def text_file(size: int, lines: Sequence[Sequence[bytes]] = contents.LINES, longest: int = 80) -> Attachment:
+    parts = [("FDC", message("FDC", i32(longest, size)))]
     for some in lines:
         records = chain.from_iterable([*i32(len(line)), *string(line)] for line in some)
         parts.append(("ATX", message("ATX", [*i32(len(some)), *records])))
@@ -94,12 +94,20 @@ def text_file(size: int, lines: Sequence[Sequence[bytes]] = contents.LINES) -> A
     return Attachment("text", "notes.txt", parts, content)
 
 
-def binary_file(size: int, records: Sequence[Sequence[bytes]] = contents.RECORDS) -> Attachment:
-    parts = [("FDC", message("FDC", i32(65, size)))]
+def binary_file(size: int, records: Sequence[Sequence[bytes]] = contents.RECORDS, longest: int = 65) -> Attachment:
+    parts = [("FDC", message("FDC", i32(longest, size)))]
     for some in records:
         fields = chain.from_iterable([*i32(len(record)), *opaque(record)] for record in some)
         parts.append(("ATB", message("ATB", [*i32(len(some)), *fields])))
     return Attachment("binary", "picture.bin", parts, b"".join(chain.from_iterable(records)))
+
+
+def several(name: str, *files: Attachment) -> Attachment:
+    """Return an attachment of several files, each with its descriptor and its records."""
+    parts = [part for each in files for part in each.parts]
+    return Attachment(
+        files[0].kind, name, parts, tuple(each.content for each in files if isinstance(each.content, bytes))
+    )
 
 
 def data_set(observations: int, rows: Sequence[Sequence[tuple[float, str]]] = contents.ROWS) -> Attachment:
@@ -177,3 +185,36 @@ def sendings(counting: Counting) -> Iterator[Sending]:
         yield sending("text and data set", "size and count", counting, *two, one_last=one_last)
         two = [text_file(0, contents.LINES[:1]), data_set(-1, contents.ROWS[:1])]
         yield sending("text and data set", "no size, no count", counting, *two, one_last=one_last)
+    for told in ("size", "no size"):
+        yield from _several_files(told, counting)
+
+
+SHARED = "which may be of its own"
+"""Of files that may be the attachments behind theirs, if one last message is for all attachments."""
+
+
+def _several_files(told: str, counting: Counting) -> Iterator[Sending]:
+    """Yield attachments of several files, alone or before and behind others."""
+    lines = [contents.LINES[:1], contents.LINES[1:2], contents.LINES[2:]]
+    records = [contents.RECORDS[:2], contents.RECORDS[2:]]
+    one, two, three = (
+        text_file(sum(len(line) + 1 for line in chain.from_iterable(some)) if told == "size" else 0, some, 80 + number)
+        for number, some in enumerate(lines)
+    )
+    first, last = (
+        binary_file(sum(map(len, chain.from_iterable(some))) if told == "size" else 0, some, 65 + number)
+        for number, some in enumerate(records)
+    )
+    texts, binaries = several("texts", one, two), several("binaries", first, last)
+    yield sending("several texts", told, counting, several("all", one, two, three), application=counting.application)
+    yield sending("several binaries", told, counting, binaries)
+    for one_last in (False, True):
+        rows = data_set(2 if told == "size" else -1, contents.ROWS[:1])
+        yield sending("texts and data set", told, counting, texts, rows, one_last=one_last)
+        shared = f" {SHARED}" if one_last else ""
+        yield sending(f"texts and binaries{shared}", told, counting, texts, binaries, one_last=one_last)
+        yield sending(f"text and texts{shared}", told, counting, three, texts, one_last=one_last)
+        yield sending(f"texts and text {SHARED}", told, counting, texts, three, one_last=one_last)
+    yield sending("texts and two texts", told, counting, texts, three, one._replace(name="one"))
+    alone = [each._replace(name=name) for each, name in ((one, "one"), (two, "two"), (three, "three"))]
+    yield sending("three texts", told, counting, *alone)

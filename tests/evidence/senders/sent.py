@@ -5,6 +5,8 @@ from decimal import Decimal
 from typing import NamedTuple
 
 Cell = float | str | Decimal | None
+Files = tuple[bytes, ...]
+"""The bytes of several files in one attachment."""
 
 
 class Physical(NamedTuple):
@@ -50,7 +52,7 @@ class Sent:
     """An attachment under the name that its sender gives it, and its content: a file's bytes, or a table."""
 
     name: str
-    content: bytes | Table
+    content: bytes | Files | Table
 
 
 @dataclass(frozen=True)
