@@ -350,8 +350,8 @@ _OTHERS_CONTRADICT: Final = (
     "what came of another attachment of its header contradicts what was announced of that, so messages may be mixed"
 )
 _SHARED: Final = (
-    ", of several files under a header of several attachments: either they are one attachment, or some are others whose "
-    "last message is missing or is one for all; the source's setting `counts` can state it"
+    ", of several files under a header of several attachments: either they are one attachment, or some are others, and "
+    "a last message is missing or is one for all; the source's setting `counts` can state it"
 )
 _HEADLESS: Final = (
     ", but the first of them is not the descriptor of a file (FDC) or the definition of a data set (DAT): its sender "

@@ -48,7 +48,7 @@ too."""
 
 @dataclass(slots=True)
 class AttachmentProgress:
-    """The messages of one attachment so far, by what they bring.
+    """The messages of one attachment so far, by what they bring. It `is_misplaced` if one is of another kind.
 
     `begins` are the numbers of the messages with which its files begin. `description`, `records` and `is_empty` are of
     the last one, `before` is how complete those before it are.
@@ -62,6 +62,7 @@ class AttachmentProgress:
     description: FileDescription | None = None
     definition: RendezvousDefinition | None = None
     is_odd: bool = False
+    is_misplaced: bool = False
     records: RecordTotals = field(default_factory=RecordTotals)
     values: list[int | None] = field(default_factory=lambda: [0] * len(_REPEATS))
 
@@ -75,7 +76,7 @@ class AttachmentProgress:
 
     def _add(self, name: str, body: Buffer) -> None:
         if name == "FDC":
-            self.is_odd |= self.kind is AttachmentKind.DATA_SET
+            self.is_misplaced |= self.kind is AttachmentKind.DATA_SET
             description = read_file_description(body)
             self.begins.append(self.messages)
             if len(self.begins) > 1:
@@ -84,15 +85,16 @@ class AttachmentProgress:
             self.description = description
         elif name == "DAT":
             definition = read_definition(body)
-            self.is_odd |= self.definition not in (None, definition) or self.kind is not AttachmentKind.DATA_SET
+            self.is_odd |= self.definition not in (None, definition)
+            self.is_misplaced |= self.kind is not AttachmentKind.DATA_SET
             self.definition = definition
         elif name in _RECORDS:
-            self.is_odd |= self.kind is not _RECORDS[name]
+            self.is_misplaced |= self.kind is not _RECORDS[name]
             self.is_empty = False
             if self.description is not None and self.description.filesize:
                 self.records.add_all([length for _, length in record_places(body)])
         else:
-            self.is_odd |= self.kind is not AttachmentKind.DATA_SET
+            self.is_misplaced |= self.kind is not AttachmentKind.DATA_SET
             if name == "ATO" and self.definition is not None and self.definition.observations >= 0:
                 fields = _fields(body)
                 for place, repeats in enumerate(_REPEATS):
@@ -102,7 +104,7 @@ class AttachmentProgress:
 
     def whole(self) -> Completeness:
         """Tell whether all has come, by what was announced."""
-        if self.is_odd or (self.messages and self.description is None and self.definition is None):
+        if self.is_odd or self.is_misplaced or (self.messages and self.description is None and self.definition is None):
             return Completeness.CONTRADICTED
         if self.definition is not None:
             observations, variables = self.definition.observations, self.definition.variables

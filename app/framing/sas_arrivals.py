@@ -16,8 +16,8 @@ Rules.
 - A file begins with its descriptor (FDC). An attachment may be several files, so it begins the next file of the same
   attachment, as each attachment ends with a last message. It begins the next attachment where the subject's last
   messages are known to be for all attachments of a header, after a data set, and in the gateway's own deliveries.
-- If fewer messages are counted than came of several files, an earlier last message is missing. What follows up to the
-  next header cannot be assigned, and is refused.
+- If fewer messages are counted than came of several files, or one is of another kind than its attachment, an earlier
+  last message is missing. What follows up to the next header cannot be assigned, and is refused.
 - What a last message counts is decided by all evidence (`app.framing.counting`), subject by subject. The decision is a
   property of it. One that is in doubt says why; when it is decided later, a copy of the last message says the number.
   If attachments of the header have not begun, the last message may be theirs: an attachment whose content does not show
@@ -85,9 +85,13 @@ class _Coming:
     @property
     def came(self) -> AttachmentArrival:
         whole = Completeness.CONTRADICTED if self.lost else self.progress.whole()
-        messages = self.progress.messages
-        tails = [messages + 1 - begin for begin in self.progress.begins[1:]]
-        return AttachmentArrival(messages, whole, self.repeats, self.lost > 0, tails)
+        return AttachmentArrival(self.progress.messages, whole, self.repeats, self.lost > 0, self.tails)
+
+    @property
+    def tails(self) -> list[int]:
+        """How many messages came from each file on that is not the first, whose descriptor may have been lost."""
+        begins = self.progress.begins if self.lost else self.progress.begins[1:]
+        return [self.progress.messages + 1 - begin for begin in begins]
 
 
 class _Last(NamedTuple):
@@ -112,6 +116,7 @@ class _Open:
     doubtful: bool = False
     one_file_each: bool = False
     was_shared: bool = False
+    was_misplaced: bool = False
     applications: int = 0
     current: int = -1
     recent: deque[int] = field(default_factory=lambda: deque(maxlen=_COMPARED))
@@ -125,9 +130,10 @@ class _Open:
     def unbegun(self) -> int:
         return len(self.coming) - 1 - self.current
 
-    def attachment(self, name: str) -> _Coming:
-        """Return the attachment that a message of this name is a part of."""
-        if self._is_next(name) and not self.is_at_last:
+    def attachment(self, name: str, *, is_repeated: bool = False) -> _Coming:
+        """Return the attachment that a message of this name is a part of. One that repeats the message before it begins
+        nothing."""
+        if self._is_next(name) and not self.is_at_last and (not is_repeated or self.coming[self.current].closed):
             self._begin_next(name)
         return self.coming[self.current]
 
@@ -148,9 +154,14 @@ class _Open:
         return name in _BEGINS and now.progress.messages > 0
 
     def _begin_next(self, name: str) -> None:
-        self.was_shared = self.may_be_shared
+        self.was_shared, self.was_misplaced = self.may_be_shared, self.is_misplaced
         self.current += 1
         self.coming[self.current].lost = int(name not in _BEGINS)
+
+    @property
+    def is_misplaced(self) -> bool:
+        """Whether a message is of another kind than its attachment, this one or one before it."""
+        return self.was_misplaced or (self.current >= 0 and self.coming[self.current].progress.is_misplaced)
 
     @property
     def has_ended_files(self) -> bool:
@@ -159,17 +170,21 @@ class _Open:
 
     @property
     def as_files(self) -> int:
-        """How many attachments that have not begun may have come as files of the current one: they are of its kind."""
-        now = self.coming[self.current].progress
-        behind = islice(self.coming, self.current + 1, self.current + max(len(now.begins), 1))
-        return sum(1 for _ in takewhile(lambda each: each.progress.kind is now.kind, behind))
+        """How many attachments that have not begun may have come as files of the current one, which are of its kind; or
+        of one before it: then what came since may be of another header, which was lost."""
+        if self.was_shared:
+            return self.unbegun
+        now = self.coming[self.current]
+        behind = islice(self.coming, self.current + 1, self.current + 1 + len(now.tails))
+        return sum(1 for _ in takewhile(lambda each: each.progress.kind is now.progress.kind, behind))
 
     @property
     def may_be_shared(self) -> bool:
         """Whether files that came as one attachment may be several: one beside it is of the same kind."""
-        now, at = self.coming[self.current].progress, self.current
+        now, at = self.coming[self.current], self.current
         beside = (*self.coming[max(at - 1, 0) : max(at, 0)], *self.coming[at + 1 : at + 2])
-        return self.was_shared or (len(now.begins) > 1 and any(each.progress.kind is now.kind for each in beside))
+        is_alike = any(each.progress.kind is now.progress.kind for each in beside)
+        return self.was_shared or (bool(now.tails) and is_alike)
 
 
 class NumberedArrivals:
@@ -248,14 +263,15 @@ class NumberedArrivals:
     ) -> list[PhysicalMessage]:
         before = opened.current
         has_ended_files = opened.has_ended_files
-        coming = opened.known_attachment(name, key) if key else opened.attachment(name)
+        content = hash(bytes(message.body))
+        is_repeated = bool(opened.recent) and opened.recent[-1] == content
+        coming = opened.known_attachment(name, key) if key else opened.attachment(name, is_repeated=is_repeated)
         decided: list[AttachmentDecision[_Last]] = []
         if opened.current != before and has_ended_files and name == "FDC":
             counting = self._counting_of(subject)
             decided = counting.each_has_its_own()
             self._note(subject, counting)
         coming.progress.add(name, message.body)
-        content = hash(bytes(message.body))
         coming.repeats += content in opened.recent
         opened.recent.append(content)
         numbered = message._replace(correl_id=correlid.join(coming.key, coming.lost + coming.progress.messages))
@@ -294,14 +310,16 @@ class NumberedArrivals:
         ended = [opened.coming[opened.current]]
         if opened.is_at_last:
             self._open.pop(line)
-            ended = [each for each in opened.coming if not each.closed]
+            if not opened.was_shared:
+                ended = [each for each in opened.coming if not each.closed]
         for coming in ended:
             coming.closed = True
         came = [each.came for each in ended]
         facts = LastMessage(count, came, opened.unbegun, opened.applications, opened.as_files, opened.may_be_shared)
         last = _Last(message._replace(body=bytes(message.body)), tuple(each.key for each in ended))
-        if came[-1].tails and self._counting_of(line.subject).is_contradicted_by(facts):
-            self._open.pop(line, None)  # a last message before it is missing, so nothing says what the next file is of
+        counts_less = bool(came[-1].tails) and self._counting_of(line.subject).is_contradicted_by(facts)
+        if counts_less or opened.is_misplaced:
+            self._open.pop(line, None)  # a last message is missing before it, so nothing says what comes next
         decided = self._decided(line.subject, last, facts)
         found: list[PhysicalMessage] = []
         for each in decided:

@@ -77,6 +77,20 @@ KNOWN = (
     ),
     Known(
         "sas_rendezvous",
+        ".*(texts|binaries).*",
+        ANY,
+        "withhold AT[XB]; withhold FDC",
+        "all messages of one of two files are lost, and the count is taken to include the header and more",
+    ),
+    Known(
+        "sas_rendezvous",
+        ".*(texts|binaries).*",
+        ANY,
+        "duplicate AT[XB] at (once|the end); withhold FDC",
+        "as many messages come as were sent; if no sizes are announced, nothing contradicts",
+    ),
+    Known(
+        "sas_rendezvous",
         ANY,
         ANY,
         "duplicate AT[XBO] at (once|the end); withhold AT[XBO]",
