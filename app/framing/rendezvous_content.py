@@ -124,8 +124,8 @@ def _require_one_kind(kinds: set[AttachmentKind]) -> None:
             "name",
             -1,
             "records of text files (ATX) and of binary files (ATB) in an attachment of several files, which must be "
-            "either all text or all binary: have its sender end each attachment with a last message (LST), or state that "
-            "one is for all with the source's setting `counts`",
+            "either all text or all binary: have its sender end each attachment with a last message (LST), or state by "
+            "the source's setting `counts` that one is for all",
         )
 
 

@@ -12,12 +12,15 @@ from uuid import uuid4
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 from adapters.rendezvous.client import DaemonClient
 from adapters.rendezvous.settings import DaemonSettings
+from app.cli.application import application
 from app.codecs.rendezvous.daemon import publish, publish_head
 from app.model.attachment import AttachmentKind
 from app.testing.waiting import until
+from tests.evidence.senders import sas_rendezvous as foreign
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.loads import assert_same_table, await_finished, mixed, table
@@ -189,6 +192,46 @@ def test_a_data_set_is_the_same_over_rendezvous_as_over_mqtt(place: Place, tmp_p
                 tables[source] = pq.read_table(BytesIO(content.content))
             assert tables["sas"].equals(tables["queue"], check_metadata=True)
             assert tables["sas"].schema.metadata == tables["queue"].schema.metadata
+
+
+def test_several_files_in_one_attachment_are_fetched_by_ranges(place: Place, tmp_path: Path) -> None:
+    """Text files with and without an end to their last line, and binary files of several messages."""
+    random = Random(10)
+    texts = [b"one\ntwo\n", b"no end", b"", b"last\n"]
+    records = [[random.randbytes(30_000) for _ in range(count)] for count in (1, 4)]
+    binaries = [b"".join(each) for each in records]
+    made = foreign.several("texts", *(foreign.text_file(len(text), [text.splitlines()]) for text in texts))
+    made_binary = (foreign.binary_file(len(b"".join(each)), [[one] for one in each], 30_000) for each in records)
+    binary = foreign.several("binaries", *made_binary)
+    mixed_up = foreign.several("mixed", foreign.text_file(0), foreign.binary_file(0))
+    several = ([made, binary], [binary._replace(name="alone")], [mixed_up])
+    sendings = [foreign.sending("", "", foreign.OWN, *some) for some in several]
+    expected = {"texts": texts, "binaries": binaries, "alone": binaries}
+    with ForkedGateway(tmp_path, place.source()) as process:
+        process.await_source("sas")
+        for each in sendings:
+            place.send(message.body for message in each.messages)
+        process.until(lambda: len(process.listing("/v1/attachments", state="finished")) == len(expected))
+        for item in process.listing("/v1/attachments", state="finished"):
+            content = f"/v1/attachments/{item['id']}/content"
+            found = []
+            for file in item["files"]:
+                asked = {"Range": f"bytes={file['offset']}-{file['offset'] + file['size'] - 1}"}
+                found.append(process.client.get(content, headers=asked).content if file["size"] else b"")
+            assert found == expected[item["name"]]
+            assert [file["announced_size"] for file in item["files"]] == list(map(len, found))
+            assert (item["announced_size"], item["warnings"]) == (None, [])
+            target = tmp_path / item["name"]
+            words = ["get", item["id"], "--apart", "-o", str(target), "--url", str(process.client.base_url)]
+            assert CliRunner().invoke(application, words).exit_code == 0
+            parts = [target.with_name(f"{target.name}.{number}") for number in range(1, len(found) + 1)]
+            assert [part.read_bytes() for part in parts] == found
+            assert not target.exists()
+            shown = CliRunner().invoke(application, ["show", item["id"], *words[-2:]], env={"COLUMNS": "160"})
+            assert f"{item['files'][-1]['offset']:,}" in shown.output
+        process.until(lambda: process.listing("/v1/attachments", state="quarantined"))
+        (held,) = process.listing("/v1/attachments", state="quarantined")
+        assert (held["name"], held["reason"]["code"], held["files"]) == ("mixed", "mixed-files", [])
 
 
 def test_advisories_are_counted_in_the_metrics(place: Place, tmp_path: Path) -> None:

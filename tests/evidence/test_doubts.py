@@ -41,7 +41,7 @@ from tests.support.local_steps import LocalSteps
 DIALECT, UTF8 = sas_queue.DIALECTS[0], sas_queue.UTF8
 SIZE = len(contents.TEXT)
 WITH_HEADER = sas_rendezvous.Counting(header=True, application=False)
-OWN = sas_rendezvous.Counting(header=False, application=False)
+OWN = sas_rendezvous.OWN
 
 
 def short_file(size: int) -> Sending:

@@ -23,12 +23,10 @@ from app.service.finishing.contained_files import FoundFile, content_pieces, des
 from app.service.finishing.content_evidence import other_bytes
 from app.wire import WireError
 from tests.evidence.senders import sas_rendezvous as sender
-from tests.evidence.senders.sas_rendezvous import KINDS, Attachment, Counting, binary_file, several, text_file
+from tests.evidence.senders.sas_rendezvous import KINDS, OWN, Attachment, Counting, binary_file, several, text_file
 from tests.framing.test_sas_rendezvous import Parts
 from tests.support.cases import for_each
 from tests.support.length import examples
-
-OWN = Counting(header=False, application=False)
 
 
 class Message(NamedTuple):

@@ -82,6 +82,7 @@ class Counting(NamedTuple):
         return "LST counts " + " and ".join(["its own", *counted])
 
 
+OWN = Counting(header=False, application=False)
 COUNTINGS = [Counting(*each) for each in product((False, True), repeat=2)]
 
 

@@ -13,6 +13,7 @@ from app.model.identity import attachment_id, message_id
 from app.model.records import (
     AttachmentRecord,
     Checkpoint,
+    ContainedFile,
     Finished,
     FramingOptions,
     GroupProgress,
@@ -63,7 +64,14 @@ def finish(context: ServiceContext, record: AttachmentRecord = ATTACHMENT) -> At
     complete = replace(record, state=AttachmentState.COMPLETE)
     context.catalog.checkpoint(Checkpoint(progress=record.last_position, attachments=[complete], messages=[MESSAGE]))
     found = Finished(
-        record.id, 5, "5" * 64, "application/octet-stream", "store", 3, object_name=f"attachments/{record.id}"
+        record.id,
+        5,
+        "5" * 64,
+        "application/octet-stream",
+        "store",
+        3,
+        object_name=f"attachments/{record.id}",
+        files=(ContainedFile(0, 3, 80, 3), ContainedFile(3, 2, 80, 0)),
     )
     assert context.catalog.finish([found], [NewEvent("attachment.finished", record.id, 3, {})])
     finished = context.catalog.attachment(record.id)
