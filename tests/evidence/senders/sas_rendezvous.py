@@ -186,36 +186,32 @@ def sendings(counting: Counting) -> Iterator[Sending]:
         yield sending("text and data set", "size and count", counting, *two, one_last=one_last)
         two = [text_file(0, contents.LINES[:1]), data_set(-1, contents.ROWS[:1])]
         yield sending("text and data set", "no size, no count", counting, *two, one_last=one_last)
-    for told in ("size", "no size"):
-        yield from _several_files(told, counting)
+    yield from _several_files(counting)
 
 
 SHARED = "which may be of its own"
 """Of files that may be the attachments behind theirs, if one last message is for all attachments."""
 
 
-def _several_files(told: str, counting: Counting) -> Iterator[Sending]:
-    """Yield attachments of several files, alone or before and behind others."""
+def _several_files(counting: Counting) -> Iterator[Sending]:
+    """Yield attachments of several files, alone and before others."""
     lines = [contents.LINES[:1], contents.LINES[1:2], contents.LINES[2:]]
-    records = [contents.RECORDS[:2], contents.RECORDS[2:]]
-    one, two, three = (
-        text_file(sum(len(line) + 1 for line in chain.from_iterable(some)) if told == "size" else 0, some, 80 + number)
-        for number, some in enumerate(lines)
+    for told in ("size", "no size"):
+        one, two, three = (
+            text_file(sum(len(line) + 1 for line in some[0]) if told == "size" else 0, some, 80 + number)
+            for number, some in enumerate(lines)
+        )
+        yield sending(
+            "several texts", told, counting, several("all", one, two, three), application=counting.application
+        )
+        yield sending(f"texts and text {SHARED}", told, counting, several("texts", one, two), three)
+    texts = several("texts", *(text_file(sum(len(line) + 1 for line in some[0]), some) for some in lines[:2]))
+    sized = (
+        binary_file(sum(map(len, chain.from_iterable(some))), some)
+        for some in (contents.RECORDS[:2], contents.RECORDS[2:])
     )
-    first, last = (
-        binary_file(sum(map(len, chain.from_iterable(some))) if told == "size" else 0, some, 65 + number)
-        for number, some in enumerate(records)
-    )
-    texts, binaries = several("texts", one, two), several("binaries", first, last)
-    yield sending("several texts", told, counting, several("all", one, two, three), application=counting.application)
-    yield sending("several binaries", told, counting, binaries)
+    yield sending("several binaries", "size", counting, several("binaries", *sized))
     for one_last in (False, True):
-        rows = data_set(2 if told == "size" else -1, contents.ROWS[:1])
-        yield sending("texts and data set", told, counting, texts, rows, one_last=one_last)
-        shared = f" {SHARED}" if one_last else ""
-        yield sending(f"texts and binaries{shared}", told, counting, texts, binaries, one_last=one_last)
-        yield sending(f"text and texts{shared}", told, counting, three, texts, one_last=one_last)
-        yield sending(f"texts and text {SHARED}", told, counting, texts, three, one_last=one_last)
-    yield sending("texts and two texts", told, counting, texts, three, one._replace(name="one"))
-    alone = [each._replace(name=name) for each, name in ((one, "one"), (two, "two"), (three, "three"))]
-    yield sending("three texts", told, counting, *alone)
+        yield sending("texts and data set", "size", counting, texts, data_set(2, contents.ROWS[:1]), one_last=one_last)
+    alone = [text_file(0, some)._replace(name=str(number)) for number, some in enumerate(lines)]
+    yield sending("three texts", "no size", counting, *alone)
