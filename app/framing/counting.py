@@ -26,7 +26,7 @@ If the next attachment begins behind the last message, each has its own, or a he
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -86,7 +86,8 @@ class LastMessage(NamedTuple):
     `stated` is its number. `came` has the attachments that it may end, the last of which it follows directly; `unbegun`
     more attachments of the header have no message yet, of which `as_files` may have come as files of the last one.
     `applications` is the number of application messages. If it `may_be_shared`, files that came so far as one
-    attachment of the header may be several.
+    attachment of the header may be several. `before` has last messages of the header of which it was in doubt whether
+    another one before them is missing.
     """
 
     stated: int
@@ -95,6 +96,7 @@ class LastMessage(NamedTuple):
     applications: int = 0
     as_files: int = 0
     may_be_shared: bool = False
+    before: Sequence["LastMessage"] = ()
 
     def missing(self, rule: Rule) -> int:
         """Return how many messages are missing by a rule; a negative number if more came than were sent."""
@@ -109,11 +111,29 @@ class LastMessage(NamedTuple):
         twice = sum(each.repeats for each in self.came if each.whole is Completeness.UNKNOWN)
         return self.missing(rule) >= -twice
 
+    def is_possible_by(self, rules: Iterable[Rule]) -> bool:
+        """Tell whether the count can follow one of the rules."""
+        return any(map(self.is_possible, rules))
+
     def may_follow_a_loss(self, rules: Iterable[Rule]) -> bool:
         """Tell whether the count follows one of the rules if the last message before one of the files was lost, so that
         the file begins another attachment."""
-        beside = {rule.header + rule.application * self.applications for rule in rules}
+        beside = self._beside(rules)
         return self.as_files > 0 and any(self.stated - tail in beside for tail in self.came[-1].tails)
+
+    def is_of_second_file(self, rules: Iterable[Rule]) -> bool:
+        """Tell whether, by all of the rules, the last message before the second of two files was lost: this one counts
+        the second file."""
+        counted = {self.stated - tail for tail in self.came[-1].tails}
+        return self.as_files > 0 and len(counted) == 1 and self._beside(rules) == counted
+
+    def _beside(self, rules: Iterable[Rule]) -> set[int]:
+        """Return how many messages the rules count beside those of attachments."""
+        return {rule.header + rule.application * self.applications for rule in rules}
+
+    def may_be_of_another(self, rules: Collection[Rule]) -> bool:
+        """Tell whether a last message before this one may be missing, so that this one is of another attachment."""
+        return any(each.may_follow_a_loss(rules) or not each.is_possible_by(rules) for each in self.before)
 
     def is_whole(self, rule: Rule, attachment: int) -> bool:
         """Tell whether all of one of the attachments of `came` has come, by a rule."""
@@ -211,10 +231,6 @@ class SubjectCounting(Generic[T]):
         """Take note that a header has come behind such a last message: it may have been one for all attachments."""
         self._own = None
 
-    def is_contradicted_by(self, ended: LastMessage) -> bool:
-        """Tell whether a last message counts less than came, however it counts."""
-        return not any(ended.is_possible(rule) for rule in self.rules)
-
     # --- learning -----------------------------------------------------------------------------------------------------
 
     def _learn(self, ended: LastMessage) -> None:
@@ -254,7 +270,8 @@ class SubjectCounting(Generic[T]):
         readings = [rule for rule in sorted(self.rules) if ended.is_possible(rule)]
         fits = [rule for rule in readings if ended.is_whole(rule, attachment)]
         is_shared = ended.may_be_shared and any(rule.all_attachments for rule in readings)
-        if is_shared or (fits and ended.may_follow_a_loss(self.rules)):
+        may_lack_one = ended.may_follow_a_loss(self.rules) or ended.may_be_of_another(self.rules)
+        if is_shared or (fits and may_lack_one):
             return self._shared(ended, attachment, readings, fits)
         if not fits:
             return self._incomplete(ended, attachment, readings)

@@ -31,6 +31,7 @@ from app.framing.protocol import (
     Span,
     StoreTable,
 )
+from app.framing.rendezvous_progress import MOST_FILES
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.evidence import Choice, Ground, Question
@@ -38,8 +39,6 @@ from app.model.records import AttachmentRecord
 from app.wire import WireError
 
 MAX_GEN = "sas.max_gen"
-MOST_FILES = 1000
-"""The most files of one attachment: the catalog has the place of each."""
 
 _RECORDS = {"ATX": AttachmentKind.TEXT_FILE, "ATB": AttachmentKind.BINARY_FILE}
 _NOT_BEHIND = {"DAT": "ATO", "VAR": "ATO", "ATO": None, "ATI": None, "ATC": None}

@@ -39,6 +39,8 @@ class Completeness(Enum):
     """What came is not what was announced, or begins without its first message."""
 
 
+MOST_FILES: Final = 1000
+"""The most files of one attachment: the catalog has the place of each."""
 _BEGINS: Final = {"DAT": AttachmentKind.DATA_SET, "FDC": None}
 _RECORDS: Final = {"ATX": AttachmentKind.TEXT_FILE, "ATB": AttachmentKind.BINARY_FILE}
 _REPEATS: Final = (1, 0, 2)
@@ -78,7 +80,10 @@ class AttachmentProgress:
         if name == "FDC":
             self.is_misplaced |= self.kind is AttachmentKind.DATA_SET
             description = read_file_description(body)
-            self.begins.append(self.messages)
+            if len(self.begins) == MOST_FILES or (self.begins and self.is_empty):
+                self.is_odd = True  # too many files, or one without records, whose descriptor may have come twice
+            else:
+                self.begins.append(self.messages)
             if len(self.begins) > 1:
                 self.before = self._files()
                 self.records, self.is_empty = RecordTotals(), True

@@ -17,7 +17,8 @@ Rules.
   attachment, as each attachment ends with a last message. It begins the next attachment where the subject's last
   messages are known to be for all attachments of a header, after a data set, and in the gateway's own deliveries.
 - If fewer messages are counted than came of several files, or one is of another kind than its attachment, an earlier
-  last message is missing. What follows up to the next header cannot be assigned, and is refused.
+  last message is missing. What follows up to the next header cannot be assigned, and is refused. But of two files, the
+  second one is the next attachment if the last message counts it alone.
 - What a last message counts is decided by all evidence (`app.framing.counting`), subject by subject. The decision is a
   property of it. One that is in doubt says why; when it is decided later, a copy of the last message says the number.
   If attachments of the header have not begun, the last message may be theirs: an attachment whose content does not show
@@ -108,7 +109,8 @@ class _Open:
 
     What is `doubtful` is refused. If `one_file_each`, each descriptor begins an attachment. `recent` are hashes of the
     last parts. `deferred` are decisions that wait for the last attachment to begin. Files that came as one attachment
-    before the current one may be several if it `was_shared`.
+    before the current one may be several if it `was_shared`. `after_doubts` are last messages before which another one
+    may be missing.
     """
 
     base: bytes
@@ -116,6 +118,7 @@ class _Open:
     doubtful: bool = False
     one_file_each: bool = False
     was_shared: bool = False
+    after_doubts: list[LastMessage] = field(default_factory=list)
     was_misplaced: bool = False
     applications: int = 0
     current: int = -1
@@ -157,6 +160,11 @@ class _Open:
         self.was_shared, self.was_misplaced = self.may_be_shared, self.is_misplaced
         self.current += 1
         self.coming[self.current].lost = int(name not in _BEGINS)
+
+    def pass_over(self) -> None:
+        """Close the next attachment, whose file came as the second one of the current attachment."""
+        self.current += 1
+        self.coming[self.current].closed = True
 
     @property
     def is_misplaced(self) -> bool:
@@ -315,11 +323,17 @@ class NumberedArrivals:
         for coming in ended:
             coming.closed = True
         came = [each.came for each in ended]
-        facts = LastMessage(count, came, opened.unbegun, opened.applications, opened.as_files, opened.may_be_shared)
+        facts = LastMessage(
+            count,
+            came,
+            opened.unbegun,
+            opened.applications,
+            opened.as_files,
+            opened.may_be_shared,
+            tuple(opened.after_doubts),
+        )
         last = _Last(message._replace(body=bytes(message.body)), tuple(each.key for each in ended))
-        counts_less = bool(came[-1].tails) and self._counting_of(line.subject).is_contradicted_by(facts)
-        if counts_less or opened.is_misplaced:
-            self._open.pop(line, None)  # a last message is missing before it, so nothing says what comes next
+        self._allow_for_lost(line, opened, facts)
         decided = self._decided(line.subject, last, facts)
         found: list[PhysicalMessage] = []
         for each in decided:
@@ -331,6 +345,22 @@ class NumberedArrivals:
             else:
                 found.append(_with_decision(each))
         return found
+
+    def _allow_for_lost(self, line: SubjectSender, opened: _Open, facts: LastMessage) -> None:
+        """Allow for a last message that was lost before this one: what comes next may be of another attachment."""
+        rules = self._counting_of(line.subject).rules
+        is_lost = opened.is_misplaced or (bool(facts.came[-1].tails) and not facts.is_possible_by(rules))
+        if not is_lost:
+            if facts.may_follow_a_loss(rules):
+                opened.after_doubts.append(facts)
+            return
+        # If it was that of the first of two files, the second is the next attachment. Else nothing says what comes.
+        if not (opened.is_misplaced or opened.was_shared) and facts.is_of_second_file(rules):
+            opened.pass_over()
+        else:
+            self._open.pop(line, None)
+        if opened.is_at_last:
+            self._open.pop(line, None)
 
     def _decided(self, subject: str, last: _Last, facts: LastMessage) -> list[AttachmentDecision[_Last]]:
         counting = self._counting_of(subject)
@@ -385,7 +415,8 @@ def choice_of(message: PhysicalMessage) -> Choice | None:
 
 _INTERLEAVED: Final = (
     "its header came before the attachments of the one before it had ended: they may be of two senders on one subject "
-    "that name no subject to reply to, and cannot be distinguished"
+    "that name no subject to reply to, and cannot be distinguished; or the last message before it is for all of its "
+    "attachments, which the source's setting `counts` can state"
 )
 _UNBEGUN: Final = (
     "attachments of its header have not begun, so its last message may belong to another one whose beginning was lost"

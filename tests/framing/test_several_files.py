@@ -151,7 +151,9 @@ def test_what_is_finished_is_as_it_was_sent_in_its_bytes_and_in_where_files_begi
 
 # --- what is known of a subject ---------------------------------------------------------------------------------------
 
-ONE, TWO, THREE = (text_file(len(line) + 1, [[line]]) for line in (b"one", b"second", b"the third"))
+ONE, TWO, THREE = (
+    text_file(len(line) + 1, [[line]])._replace(name=line.decode()) for line in (b"one", b"second", b"the third")
+)
 TEXTS = several("texts", ONE, TWO)
 
 
@@ -219,11 +221,15 @@ def test_a_setting_states_it(attachments: list[Attachment], one_last: bool, expe
     assert outcome(numbered(arrivals, sent(attachments, one_last=one_last))) == expected
 
 
-def test_a_lost_last_message_refuses_what_follows_it_in_its_header() -> None:
+def test_a_lost_last_message_costs_the_attachments_beside_it() -> None:
+    """Behind three files nothing says which attachment comes next: one or two of their last messages may be lost."""
     arrivals = NumberedArrivals(ArrivalOptions(counts="attachment"))
     messages = sent([ONE, TWO, THREE], application=False)
-    got = numbered(arrivals, messages[:3] + messages[4:])
-    assert outcome(got) == ["in doubt", "3 refused"]
+    between = numbered(arrivals, messages[:3] + messages[4:])
+    assert outcome(between) == ["in doubt", "of 2"]
+    assert finished(between).keys() == {THREE.name}
+    texts = sent([TEXTS._replace(name="1"), TWO._replace(name="2"), THREE._replace(name="3")], application=False)
+    assert outcome(numbered(arrivals, texts[:5] + texts[6:])) == ["in doubt", "3 refused"]
     assert outcome(numbered(arrivals, messages)) == ["of 2"] * 3, "and nothing of the next one"
 
 
