@@ -229,6 +229,11 @@ def test_several_files_in_one_attachment_are_fetched_by_ranges(place: Place, tmp
             assert not target.exists()
             shown = CliRunner().invoke(application, ["show", item["id"], *words[-2:]], env={"COLUMNS": "160"})
             assert f"{item['files'][-1]['offset']:,}" in shown.output
+        place.send(message.body for message in sendings[0].messages[:6])
+        process.until(lambda: process.listing("/v1/attachments", state="receiving", name="texts"))
+        (begun,) = process.listing("/v1/attachments", state="receiving", name="texts")
+        leading = f"/v1/attachments/{begun['id']}/content?partial=true"
+        process.until(lambda: process.client.get(leading).content == b"".join(texts[:2]))
         process.until(lambda: process.listing("/v1/attachments", state="quarantined"))
         (held,) = process.listing("/v1/attachments", state="quarantined")
         assert (held["name"], held["reason"]["code"], held["files"]) == ("mixed", "mixed-files", [])
