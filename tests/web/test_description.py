@@ -188,6 +188,7 @@ SEVERAL_TYPES = {
     "attachments": "lists of attachments; in the summary, their number in each state",
     "column": "name of a column; the place of a cell in a page of rows",
     "encoding": "the Encoding of IBM's MQMD, a number; SAS's ENCODING= of a file, a name",
+    "files": "the number of files; in an attachment, the place of each in its content",
     "maximum": "any value of a column",
     "minimum": "any value of a column",
     "reason": "a sentence; with its code where programs decide by it",
