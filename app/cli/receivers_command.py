@@ -7,7 +7,7 @@ from rich.markup import escape
 
 from app.cli.line_tables import ListColumn, ListTable, numbers, print_list
 from app.cli.list_commands import Json
-from app.cli.rest_client import DEFAULT_URL, Url, connect
+from app.cli.rest_client import DEFAULT_URL, Url, connect, located
 from app.cli.terminal import err, print_json, time
 
 receivers = typer.Typer(no_args_is_help=True, help="Show receivers that share a journal, have one leave, or forget it.")
@@ -47,7 +47,7 @@ def leave(journal: Journal, url: Url = DEFAULT_URL) -> None:
     For a receiver that is away, another one takes what brokers keep for it.
     """
     with connect(url) as client:
-        client.request("POST", f"receivers/{journal}/leave")
+        client.request("POST", f"{located('receivers', journal)}/leave")
     err.print(f"the receiver with the journal {escape(journal)} leaves", highlight=False)
 
 
@@ -55,5 +55,5 @@ def leave(journal: Journal, url: Url = DEFAULT_URL) -> None:
 def forget(journal: Journal, url: Url = DEFAULT_URL) -> None:
     """Forget a receiver that does not come back, so that expiry no longer waits for it."""
     with connect(url) as client:
-        client.request("DELETE", f"receivers/{journal}")
+        client.request("DELETE", located("receivers", journal))
     err.print(f"the receiver with the journal {escape(journal)} is forgotten", highlight=False)

@@ -7,7 +7,7 @@ from rich.markup import escape
 
 from app.cli.line_tables import STATE, ListColumn, ListTable, numbers, print_list
 from app.cli.list_commands import Json, Limit
-from app.cli.rest_client import DEFAULT_URL, Url, connect
+from app.cli.rest_client import DEFAULT_URL, Url, connect, located
 from app.cli.terminal import err, print_json, state, time
 
 webhooks = typer.Typer(no_args_is_help=True, help="Show webhooks, and send events again.")
@@ -54,7 +54,7 @@ def list_webhooks(*, as_json: Json = False, url: Url = DEFAULT_URL) -> None:
 def dead(name: Name, *, limit: Limit = 50, as_json: Json = False, url: Url = DEFAULT_URL) -> None:
     """List the events that were given up for a webhook."""
     with connect(url) as client:
-        found = list(client.pages(f"webhooks/{name}/dead-letters", limit))
+        found = list(client.pages(f"{located('webhooks', name)}/dead-letters", limit))
     if as_json:
         return print_json(found)
     grid = ListTable(_DEAD_LETTERS)
@@ -79,10 +79,12 @@ def replay(
     """Send dead letters, or all events after a number, again."""
     with connect(url) as client:
         if after is not None:
-            client.request("POST", f"webhooks/{name}/replay", json={"after": after})
+            client.request("POST", f"{located('webhooks', name)}/replay", json={"after": after})
             err.print(f"{name} gets the events after {after} again")
             return
-        answer = client.request("POST", f"webhooks/{name}/dead-letters/replay", params={"event": events or []})
+        answer = client.request(
+            "POST", f"{located('webhooks', name)}/dead-letters/replay", params={"event": events or []}
+        )
     err.print(f"{answer.json()['dead_letters']} dead letters are sent again")
 
 
@@ -90,7 +92,7 @@ def replay(
 def dismiss(name: Name, *, events: Events = None, url: Url = DEFAULT_URL) -> None:
     """Delete dead letters."""
     with connect(url) as client:
-        answer = client.request("DELETE", f"webhooks/{name}/dead-letters", params={"event": events or []})
+        answer = client.request("DELETE", f"{located('webhooks', name)}/dead-letters", params={"event": events or []})
     err.print(f"{answer.json()['dead_letters']} dead letters were deleted")
 
 
@@ -98,5 +100,5 @@ def dismiss(name: Name, *, events: Events = None, url: Url = DEFAULT_URL) -> Non
 def enable(name: Name, url: Url = DEFAULT_URL) -> None:
     """Send events to a webhook that disabled itself, or try one at once that is failing."""
     with connect(url) as client:
-        client.request("POST", f"webhooks/{name}/enable")
+        client.request("POST", f"{located('webhooks', name)}/enable")
     err.print(f"{name} is active")

@@ -5,6 +5,7 @@ import inspect
 import io
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -19,6 +20,7 @@ from attachment_gateway_client import (
     ContentChanged,
     DigestMismatch,
     File,
+    InvalidPath,
     Problem,
     Unreachable,
     calls,
@@ -30,6 +32,7 @@ from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.records import Checkpoint, NewEvent
 from app.testing.waiting import until
 from app.web.app import create_app
+from tests.support import http_server
 from tests.support.breaking import breaking
 from tests.support.tables import parquet, pupils
 from tests.web.stock import Stock, serving
@@ -57,6 +60,18 @@ class Both:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return lambda *given, **how: self._call(name, given, how)
+
+    def streamed(self, path: str) -> None:
+        """Open the body of a response, which the methods of the clients do with `async with` or `with`."""
+        if self._is_async:
+            asyncio.run(self._stream(path))
+            return
+        with Client(self._url, self._token) as client, client.stream(path):
+            pass
+
+    async def _stream(self, path: str) -> None:
+        async with AsyncClient(self._url, self._token) as client, client.stream(path):
+            pass
 
     def _call(self, name: str, given: tuple[Any, ...], how: dict[str, Any]) -> Any:
         most = how.pop("first", None)
@@ -343,3 +358,38 @@ def test_both_clients_have_the_same_methods() -> None:
 )
 def test_a_request_is_repeated_only_where_that_can_help(status: int, word: str, *, is_temporary: bool) -> None:
     assert Problem(status, {"type": f"/problems/{word}"}).is_temporary is is_temporary
+
+
+@BOTH
+def test_only_the_gateway_gets_the_token(is_async: bool) -> None:
+    came: list[tuple[str, str | None]] = []
+
+    class Other(http_server.Handler):
+        def do_GET(self) -> None:
+            came.append((self.path, self.headers["Authorization"]))
+            self.answer(200, b'{"items": [], "next": null}')
+
+    class Gateway(Other):
+        def do_GET(self) -> None:
+            if self.path.startswith("/gw/v1/moved"):
+                self.answer(307, headers={"Location": elsewhere})
+            else:
+                super().do_GET()
+
+    with http_server.serving(Other) as other, http_server.serving(Gateway) as port:
+        elsewhere, url = f"http://127.0.0.1:{other}/gw/v1/attachments", f"http://127.0.0.1:{port}/gw"
+        client = Both(is_async, url, "secret")
+        refused = (elsewhere, f"/{elsewhere}", f"http://localhost:{port}/gw/v1/x", f"{url}/v2/x", "../x", "x/../../x")
+        for path in refused:
+            for call in (client.get, partial(client.request, "GET"), client.pages, client.streamed):
+                with pytest.raises(InvalidPath, match="it is not below http://127"):
+                    call(path)
+        with pytest.raises(InvalidPath):
+            client.request("GET", "moved", follow_redirects=True)
+        for call in (client.get, client.pages, client.streamed):
+            with pytest.raises(Problem, match=f"it is at {elsewhere}"):
+                call("moved")
+        assert came == []
+        for path in ("x", "/x", f"{url}/v1/x"):
+            assert client.pages(path) == []
+    assert came == [("/gw/v1/x?limit=100", "Bearer secret")] * 3

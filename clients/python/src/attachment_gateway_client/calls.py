@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import httpx
 
-from attachment_gateway_client.errors import InvalidToken, Problem, Unreachable
+from attachment_gateway_client.errors import InvalidPath, InvalidToken, Problem, Unreachable
 
 T = TypeVar("T")
 
@@ -132,6 +132,16 @@ def checked_token(token: str) -> str:
     return token
 
 
+def require_below(base: httpx.URL, url: httpx.URL) -> None:
+    """Raise InvalidPath for a URL that is not below that of the gateway: what is there must not get the token."""
+    wanted, given_ = ((each.scheme, each.host, each.port) for each in (base, url))
+    if wanted != given_ or not url.raw_path.startswith(base.raw_path):
+        raise InvalidPath(
+            f"no request was sent to {shown(str(url))}: it is not below {shown(str(base))}, "
+            "and nothing else may get the token; give a path below /v1, such as attachments"
+        )
+
+
 def is_loopback(host: str) -> bool:
     """Return whether a URL's host is this machine, which no proxy reaches."""
     try:
@@ -141,14 +151,22 @@ def is_loopback(host: str) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
+def is_refused(response: httpx.Response) -> bool:
+    """Return whether a response does not give what was asked for: an error, or a redirect that was not followed."""
+    return response.is_error or response.has_redirect_location
+
+
 def problem_of(response: httpx.Response) -> Problem:
-    """Return the problem of an error response whose body was read."""
+    """Return the problem of such a response whose body was read."""
     try:
         members = response.json()
     except ValueError:
         members = None
     if not isinstance(members, dict) or "type" not in members:
-        members = {"detail": f"{response.status_code} {response.reason_phrase} for {shown(str(response.url))}"}
+        detail = f"{response.status_code} {response.reason_phrase} for {shown(str(response.url))}"
+        if response.has_redirect_location:
+            detail += f": it is at {shown(response.headers['location'])}, and redirects are not followed"
+        members = {"detail": detail}
     try:
         after: float | None = float(response.headers.get("retry-after", ""))
     except ValueError:

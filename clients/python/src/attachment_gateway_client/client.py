@@ -43,7 +43,7 @@ class Client:
         # With a transport of its own the client takes no proxy of the environment.
         transport = httpx.HTTPTransport(verify=how["verify"]) if calls.is_loopback(how["base_url"].host) else None
         with calls.with_proxies():
-            self._http = httpx.Client(**how, transport=transport)
+            self._http = httpx.Client(**how, transport=transport, event_hooks={"request": [self._check]})
 
     def __enter__(self) -> Self:
         return self
@@ -55,15 +55,23 @@ class Client:
         """Close all connections."""
         self._http.close()
 
+    def _check(self, request: httpx.Request) -> None:
+        """Raise InvalidPath before a request leaves the gateway, also one that follows a redirect."""
+        calls.require_below(self._http.base_url, request.url)
+
     # --- any request ----------------------------------------------------------------------------------------------
 
     def request(self, method: str, path: str, **how: Any) -> httpx.Response:
-        """Send a request to a path below /v1 and return its response. Raises Problem and Unreachable."""
+        """Send a request to a path below /v1, or a URL there, and return its response.
+
+        Redirects are not followed. Raises Problem, Unreachable, and InvalidPath for what is not below /v1 of the
+        gateway: no other server gets the token.
+        """
         try:
             response = self._http.request(method, path.lstrip("/"), **how)
         except httpx.TransportError as error:
             raise calls.unreachable(self.url, error) from error
-        if response.is_error:
+        if calls.is_refused(response):
             raise calls.problem_of(response)
         return response
 
@@ -82,7 +90,7 @@ class Client:
         """Open a response whose body is read piece by piece.
 
         `silence` is the number of seconds without a byte after which the connection counts as broken (None: never).
-        Raises Problem, and Unreachable also while the body is read.
+        Raises as `request`, and Unreachable also while the body is read.
         """
         timeout = httpx.Timeout(30, read=silence)
         plain = {"Accept-Encoding": "identity", **(headers or {})}
@@ -90,7 +98,7 @@ class Client:
             with self._http.stream(
                 "GET", path.lstrip("/"), params=calls.given(parameters), headers=plain, timeout=timeout
             ) as response:
-                if response.is_error:
+                if calls.is_refused(response):
                     response.read()
                     raise calls.problem_of(response)
                 yield response
@@ -172,7 +180,7 @@ class Client:
         DigestMismatch, ContentChanged, OSError.
         """
         record = self.attachment(attachment) if isinstance(attachment, str) else attachment
-        path = f"attachments/{record['id']}/content"
+        path = f"{located('attachments', record['id'])}/content"
         with downloads.Download(record, Path(target) if isinstance(target, str) else target, progress) as download:
             while not download.is_complete:
                 try:
