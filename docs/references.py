@@ -48,6 +48,7 @@ QUARANTINED_MESSAGES: dict[str, str] = {
     "no-place": "a piece of a LONG value whose position is missing",
     "no-statement": "an order packet without the statement that it belongs to",
     "no-topic": "a message without a topic, of a framing whose topics say what messages are",
+    "other-framing": "only told by a replay: the message came under another framing, and says too little for this one",
     "properties-too-large": "more names and values of properties than `limits.properties_bytes`",
     "report-message": "MsgType 4 in a group: a report contains no data",
     "segment-beyond-end": "a segment of file transfer that goes past the end of its file",
@@ -267,7 +268,11 @@ For operators: what the codes of messages and attachments in quarantine mean.
 A physical message that cannot be read goes to quarantine, with its bytes and the reason, and the stream continues.
 `GET /v1/quarantine` and `attachment-gateway quarantine ls` list the entries. A code says what is wrong; `row` names the
 field, `at` the byte, `why` the reason in words. Correct the cause, often `dialect`, `ccsid` or `framing` of the source.
-Then `attachment-gateway quarantine replay` processes the entry again.
+Then `attachment-gateway quarantine replay` processes the entry again, by the present settings of its source.
+
+A message that came under another framing becomes one of the present framing, with two exceptions: `sas_rendezvous`
+numbers messages as they come, and `file_transfer` reads their topics. Have such a message sent again. An envelope that
+could not be read stays unread, but a message with `no-envelope` is read if the present framing needs none.
 
 ## Messages
 

@@ -86,6 +86,7 @@ def test_every_code_of_quarantine_is_explained() -> None:
         "doubtful-count",
         "doubtful-size",
         "framing-failed",
+        "no-envelope",
         "retention",
         "unwritable",
     }

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from app.framing.message_events import failure
 from app.framing.protocol import NO_OPTIONS, ArrivalOptions, Arrivals
 from app.framing.registry import find_framing
-from app.model.message import DELIVERY, GAP, REPLAYED, UNREADABLE, PhysicalMessage
+from app.model.message import DELIVERY, GAP, REFUSED_FRAMING, REPLAYED, UNREADABLE, PhysicalMessage
 
 
 class ArrivalsBySource:
@@ -83,7 +83,9 @@ def _numbered(message: PhysicalMessage, numbering: Arrivals) -> Sequence[Physica
     except Exception as error:  # noqa: BLE001 - it is kept with the message
         numbering.interrupt(message)
         why = failure(error)
-        return [message.unreadable(why.code, why.why)]
+        found = [message.unreadable(why.code, why.why)]
+    if any(each.framing == UNREADABLE for each in found):
+        found = [_with_framing(each, message.framing) for each in found]
     if len(found) == 1:
         return found
     # A message that was delivered before does not say how.
@@ -94,3 +96,10 @@ def _numbered(message: PhysicalMessage, numbering: Arrivals) -> Sequence[Physica
         else each._replace(properties={name: value for name, value in each.properties.items() if name != DELIVERY})
         for each in found
     ]
+
+
+def _with_framing(message: PhysicalMessage, framing: str) -> PhysicalMessage:
+    """Return a message with the framing by which it could not be numbered, if so: its source may get another one."""
+    if message.framing != UNREADABLE:
+        return message
+    return message._replace(properties={**message.properties, REFUSED_FRAMING: framing})

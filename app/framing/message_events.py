@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from app.codecs.ibm_mq.constants import MQMF_LAST_SEGMENT, SEGMENT_FLAGS
 from app.codecs.missing_parts.request_documents import GONE_FORMAT, GONE_MSG_TYPE
-from app.framing.registry import find_framing
+from app.framing.registry import find_framing, traits
 from app.model.errors import InvalidInputError, with_type
 from app.model.event import Announced, Event, GroupPart, Pieces, RangePart
-from app.model.message import REPLAYED, UNREADABLE, PhysicalMessage
+from app.model.message import NO_ENVELOPE, REFUSED_FRAMING, REPLAYED, UNREADABLE, PhysicalMessage
 from app.model.trace_context import trace_parent_in
 
 FAILED = "framing-failed"
@@ -46,6 +46,31 @@ def read_event(message: PhysicalMessage, known: int) -> Event | Pieces:
     raise InvalidInputError(
         "unknown-framing", "framing", -1, f"unknown framing {message.framing!r}: messages of it are kept, not read"
     )
+
+
+def as_framed_now(message: PhysicalMessage, name: str) -> PhysicalMessage:
+    """Return a message of the journal as one of the framing that its source has now.
+
+    One whose envelope could not be read stays as it is, but for one without a descriptor where none is needed now.
+    Raises InvalidInputError for a message that says too little for the framing.
+    """
+    wanted, came = traits(name), message.framing
+    if came == UNREADABLE:
+        is_bare = message.properties.get("refused-code") == NO_ENVELOPE and not wanted.needs_descriptor
+        came = "" if is_bare else message.properties.get(REFUSED_FRAMING, name)
+    if came == name:
+        return message
+    before = find_framing(came)
+    if wanted.numbered_on_arrival:
+        lacks = "numbers messages in the order in which they come"
+    elif wanted.told_by_topic and not (before is not None and before.traits.told_by_topic):
+        lacks = "reads the topic of a message"
+    elif before is not None and before.traits.told_by_topic and not wanted.told_by_topic:
+        lacks = f"reads descriptor fields, which {came} does not"
+    else:
+        return message.readable_again(name)
+    why = f"it came before its source had the framing {name}, which {lacks}: have it sent again"
+    raise InvalidInputError("other-framing", "framing", -1, why)
 
 
 def _check_whole(message: PhysicalMessage) -> None:

@@ -10,6 +10,12 @@ UNREADABLE = "unreadable"
 """The framing of a journalled message whose envelope no transport could read. The reason is in its properties
 `refused-code` and `refused-why`, so that a replay of the journal puts it into quarantine again."""
 
+REFUSED_FRAMING = "refused-framing"
+"""The property of such a message whose envelope could be read, with the framing by which it could not be numbered."""
+
+NO_ENVELOPE = "no-envelope"
+"""The `refused-code` of a message that has no descriptor, where its framing needs one."""
+
 NO_PROPERTIES: Mapping[str, str] = {}
 
 GAP = "gap"
@@ -73,6 +79,12 @@ class PhysicalMessage(NamedTuple):
         """Return the message as the journal keeps one that could not be read; `why` is a sentence for people."""
         reason = {**self.properties, "refused-code": code, "refused-why": why}
         return self._replace(framing=UNREADABLE, properties=reason)
+
+    def readable_again(self, framing: str) -> "PhysicalMessage":
+        """Return the message as one of a framing, without what `unreadable` added."""
+        reason = ("refused-code", "refused-why", REFUSED_FRAMING)
+        kept = {name: value for name, value in self.properties.items() if name not in reason}
+        return self._replace(framing=framing, properties=kept or NO_PROPERTIES)
 
     def replayed(self) -> "PhysicalMessage":
         """Return the message as it is journalled again, without the facts about its delivery."""

@@ -1,17 +1,23 @@
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from app.framing.arrivals import ArrivalsBySource
 from app.model.attachment import AttachmentKind
 from app.model.errors import DamagedError, InvalidInputError
 from app.model.message import PhysicalMessage, Position
 from app.model.principals import Scope
 from app.model.records import Checkpoint
 from app.service.access.api_keys import KeyLimits, make_key
+from app.service.context import ReceiverContext
 from app.service.quarantine.quarantine_records import quarantine_entry
 from app.service.sending.framer import Framer
 from app.testing.outgoing_files import delivery, framing_options
+from tests.framing.order_packets import bare, parquet, table, written
+from tests.web.conftest import connected
 from tests.web.stock import Stock
 
 
@@ -230,3 +236,56 @@ def test_many_are_dismissed_at_once(stock: Stock, http: httpx.Client) -> None:
     wrong: list[dict[str, Any]] = [{"ids": []}, {"ids": ["1"] * 501}, {}, {"id": "1"}]
     for body in wrong:
         assert http.post("/v1/quarantine/dismiss", json=body, headers=headers).status_code == 422
+
+
+def memory_source(name: str, framing: str) -> dict[str, Any]:
+    return {name: {"transport": "memory", "queue": f"{name}-{framing}", "framing": framing}}
+
+
+def test_a_replay_reads_by_the_framing_that_the_source_has_now(tmp_path: Path) -> None:
+    """Messages came while their source had another framing, and go to quarantine in each way that there is."""
+    stock = Stock(tmp_path)
+    context = stock.gateway.context
+    assert isinstance(context, ReceiverContext)
+    sent = delivery(context, [(AttachmentKind.BINARY_FILE, "a.bin", b"x" * 100)])
+    queued = [each._replace(framing="order_packet") for each in Framer(framing_options(), stock.store).frame(sent)]
+    packets = bare(written(context, [(AttachmentKind.DATA_SET, "T", parquet(table(9)))]))
+    numbered = ArrivalsBySource().numbered([each._replace(framing="sas_rendezvous") for each in packets])
+    undescribed = PhysicalMessage("groups", "mq_group", body=packets[0].body).unreadable("no-envelope", "no msg-type")
+    torn = PhysicalMessage("orders", "sas_queue", body=b"x").unreadable("bad-envelope", "torn")
+    stock.close()
+    sources = {
+        **memory_source("orders", "sas_queue"),
+        **memory_source("packets", "order_packet"),
+        **memory_source("others", "order_packet"),
+        **memory_source("groups", "mq_group"),
+        **memory_source("subjects", "sas_rendezvous"),
+    }
+    stock = Stock(tmp_path, sources=sources)
+    stock.gateway.start()
+    with connected(stock) as http:
+
+        def last(messages: Iterable[PhysicalMessage], source: str) -> dict[str, Any]:
+            return [replayed(stock, http, each._replace(source=source)) for each in messages][-1]
+
+        for messages, source, name in (
+            (queued, "orders", "a.bin"),
+            (numbered, "packets", "T"),
+            ([each._replace(framing="sas_queue") for each in packets], "others", "T"),
+            ([PhysicalMessage("", "sas_queue", message_id=b"1" * 24, body=b"x")], "groups", (b"1" * 24).hex()),
+        ):
+            outcome = last(messages, source)
+            assert [(each["name"], each["state"]) for each in outcome["attachments"]] == [(name, "finished")], outcome
+        for kept, source, code in (
+            (packets[0], "subjects", "other-framing"),
+            (undescribed, "subjects", "other-framing"),
+            (undescribed, "groups", "no-envelope"),
+            (torn, "packets", "bad-envelope"),
+        ):
+            outcome = last([kept], source)
+            assert (outcome["result"], outcome["entry"]["code"]) == ("quarantined", code)
+            assert outcome["entry"]["state"] == "kept"
+        why = "it came before its source had the framing sas_rendezvous, which numbers messages in the order in which"
+        assert last([packets[0]], "subjects")["entry"]["why"].startswith(why)
+        assert last([undescribed], "packets")["result"] == "processed"
+    stock.close()

@@ -34,6 +34,7 @@ from app.model.framing_facts import FramingTraits
 from app.model.message import (
     CORRELATION_DATA,
     EVIDENCE,
+    NO_ENVELOPE,
     NO_PROPERTIES,
     RESPONSE_TOPIC,
     TOPIC,
@@ -160,7 +161,7 @@ def read(
     if not is_described and framing.needs_descriptor:
         unused = ", ".join(_given(correl_id, fields))
         why = f"the publish on {topic()!r} has no user property msg-type, and its payload is not an MQ image"
-        raise InvalidInputError("no-envelope", "", -1, f"{why}; so these are not used: {unused}" if unused else why)
+        raise InvalidInputError(NO_ENVELOPE, "", -1, f"{why}; so these are not used: {unused}" if unused else why)
     if correl_id is not None and len(correl_id) > _CORREL_ID_SIZE:
         why = f"{len(correl_id)} bytes; a CorrelId has at most {_CORREL_ID_SIZE}"
         raise InvalidInputError("bad-envelope", "correlation data", -1, why)

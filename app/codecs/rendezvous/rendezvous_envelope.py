@@ -11,7 +11,7 @@ from app.codecs.rendezvous.subjects import REPLY_PROPERTY, SUBJECT_PROPERTY
 from app.codecs.rendezvous.tibrv_message import is_message
 from app.model.errors import InvalidInputError
 from app.model.framing_facts import FramingTraits
-from app.model.message import PhysicalMessage
+from app.model.message import NO_ENVELOPE, PhysicalMessage
 from app.wire import WireError
 from app.wire.kinds import Buffer
 
@@ -36,7 +36,7 @@ def read(frame: DaemonFrame, source: str, framing: FramingTraits, received_at: i
         return message._replace(properties={**message.properties, **properties})
     if framing.needs_descriptor:
         why = f"a publication on {frame.subject!r} that is not an MQ image"
-        raise InvalidInputError("no-envelope", "", -1, why)
+        raise InvalidInputError(NO_ENVELOPE, "", -1, why)
     return PhysicalMessage(source, framing.name, body=frame.data, received_at=received_at, properties=properties)
 
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from time import monotonic, sleep
 from typing import Final, Literal, NamedTuple, Protocol
 
 from app.assembly.states import Input, follow
 from app.codecs.sas.correlid import SIZE
+from app.framing.message_events import as_framed_now
 from app.framing.registry import find_framing
 from app.model.attachment import AttachmentState
 from app.model.errors import InvalidInputError
@@ -36,7 +38,8 @@ Result = Literal["quarantined", "processed", "pending"]
 class ReplayOutcome(NamedTuple):
     """What became of a replayed message, or of the messages of a journal batch.
 
-    - `quarantined`: one cannot be read this time either; `entry` is its new entry.
+    - `quarantined`: one cannot be read this time either; `entry` is its new entry, or with the code `other-framing` its
+      present one, which stays.
     - `processed`: all were read; `attachments` are the attachments that they belong to, if known. A message that waits
       for its header is not known to belong to one.
     - `pending`: assembly has not reached them yet, or leaves them to a job on Spark; or another process receives.
@@ -73,7 +76,7 @@ class RequestedReplays:
 
 
 class Replayer:
-    """Has quarantined messages processed again.
+    """Has quarantined messages processed again, as the present settings of their sources say.
 
     `journal_again` writes messages of the journal to it again, and then calls a function; it raises JournalFull.
     `finish_again` has the content of a complete attachment read again. `end` is the last position of the journal.
@@ -102,7 +105,12 @@ class Replayer:
         if is_lost_batch(entry):
             messages = messages_of_batch(entry, context.journal)
         else:
-            messages = [quarantined_message(entry, context)]
+            message, source = quarantined_message(entry, context), context.settings.sources.get(entry.source)
+            try:
+                messages = [message if source is None else as_framed_now(message, source.framing)]
+            except InvalidInputError as error:
+                log.warning("replay_failed", entry=quarantine_id, reason=error.why)
+                return partial(ReplayOutcome, "quarantined", replace(entry, code=error.code, why=error.why))
             spoilt = attachment_of(messages[0], catalog)
             if _may_finish(spoilt):
                 mark()

@@ -79,7 +79,8 @@ class ReplayedAttachment(AttachmentSummary):
 class OutcomeView(BaseModel):
     """The outcome of a replay.
 
-    - `quarantined`: it cannot be read this time either; `entry` is its new entry.
+    - `quarantined`: it cannot be read this time either; `entry` is its new entry. With the code `other-framing` it is
+      the same one: a message that came under another framing, and says too little for the present one of its source.
     - `processed`: it was read; `attachments` lists the attachments that it announces or is a part of, if any is known.
     - `pending`: it is not assembled yet, because of other messages before it or because a job on Spark does that.
     """
