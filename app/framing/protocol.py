@@ -409,6 +409,32 @@ class Framing(Protocol):
         needs the contents for the rest."""
         return
 
+    def longest_text(self, options: FramingOptions) -> int | None:  # noqa: ARG002
+        """Return the most bytes of a character value of a data set; None for as many as SAS has."""
+        return None
+
+    def check_values(
+        self,
+        field: pa.Field,  # noqa: ARG002
+        values: pa.Array,  # noqa: ARG002
+        damaged: pa.Array | None,  # noqa: ARG002
+        options: FramingOptions,  # noqa: ARG002
+    ) -> None:
+        """Check values of a variable of a data set, and the bytes of those that did not decode. Raises BadValueError
+        for the first one that messages have no place for."""
+        return
+
+    def checked_rows(
+        self,
+        name: tuple[str, str],  # noqa: ARG002
+        schema: pa.Schema,  # noqa: ARG002
+        batches: Iterator[pa.RecordBatch],
+        options: FramingOptions,  # noqa: ARG002
+    ) -> Iterator[pa.RecordBatch]:
+        """Return the rows of a data set of this library and name as they are. Raises InvalidInputError and WireError
+        if messages have no place for one of them, or for what describes them: after the last ones at the latest."""
+        return batches
+
     def application(self, content: bytes | Sequence[MapItem]) -> bytes:
         """Return the body of an application message, of bytes or of the values of a map. Raises WireError."""
         if not isinstance(content, bytes):

@@ -5,13 +5,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from app.codecs.sas import rendezvous_indexes, rendezvous_messages
 from app.codecs.sas.data_set_messages import Variable
 from app.codecs.sas.file_messages import FileDescription
 from app.codecs.sas.rendezvous_messages import RendezvousDefinition
 from app.codecs.sas.rendezvous_observations import Shape, write_observations
-from app.dataset import encode, indexes_and_constraints
+from app.dataset import encode, indexes_and_constraints, sas_columns
+from app.dataset.conversion_error import BadValueError
 from app.framing.message_charsets import charset_of
 from app.framing.protocol import Body, DeliveryContents, fixed_records
 from app.framing.rendezvous_content import MAX_GEN
@@ -66,14 +69,28 @@ class RendezvousBodies:
             yield rendezvous_messages.write_definition(definition, charset)
             yield from rendezvous_messages.write_variables(unpadded, charset, limit)
             yield from write_observations(_widened(rows, variables), Shape.of(variables), limit)
-            found = (
-                rendezvous_indexes.RendezvousIndex(
-                    each.upercmx, each.name, each.flags, len(each.variables), tuple(each.variables)
-                )
-                for each in indexes_and_constraints.read_indexes(entries)
-            )
-            yield from rendezvous_indexes.write_indexes(found, charset, limit)
+            yield from rendezvous_indexes.write_indexes(indexes_of(table.schema_arrow), charset, limit)
             yield from _constraints(entries)
+
+
+def check_texts(values: pa.Array, damaged: pa.Array | None) -> None:
+    """Check that no text has a NUL, which would end it. Raises BadValueError."""
+    for texts in (values, damaged):
+        if texts is None or not (sas_columns.is_text(texts.type) or pa.types.is_binary(texts.type)):
+            continue
+        found = pc.greater_equal(pc.find_substring(texts, "\0"), 0)
+        if pc.any(found).as_py():
+            raise BadValueError(
+                pc.index(found, pa.scalar(value=True)).as_py(), "a NUL within a text, which ends it there"
+            )
+
+
+def indexes_of(schema: pa.Schema) -> Iterator[rendezvous_indexes.RendezvousIndex]:
+    """Return the indexes of a data set's table."""
+    for each in indexes_and_constraints.read_indexes(encode.entries_of_data_set(schema)):
+        yield rendezvous_indexes.RendezvousIndex(
+            each.upercmx, each.name, each.flags, len(each.variables), tuple(each.variables)
+        )
 
 
 def _fitting(records: Iterator[bytes], limit: int) -> Iterator[bytes]:

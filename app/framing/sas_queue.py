@@ -13,12 +13,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from app.codecs.ibm_mq.encodings import in_charset
 from app.codecs.sas import correlid, dialect, file_messages
 from app.codecs.sas.attachment_messages import read_counts, read_header, write_count, write_header
 from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
+from app.codecs.sas.data_set_messages import write_indexes
 from app.codecs.sas.dialect import Dialect
+from app.dataset import encode, indexes_and_constraints
 from app.framing import sas_evidence
 from app.framing.message_charsets import charset_of, in_first_charset, with_doubt
 from app.framing.protocol import (
@@ -155,6 +158,22 @@ class SasQueue(Framing):
         from app.framing.sas_data_sets import read_leading_rows  # noqa: PLC0415 - it loads pandas
 
         return read_leading_rows(record, received, store)
+
+    def checked_rows(
+        self,
+        name: tuple[str, str],  # noqa: ARG002
+        schema: pa.Schema,
+        batches: Iterator[pa.RecordBatch],
+        options: FramingOptions,
+    ) -> Iterator[pa.RecordBatch]:
+        for _ in write_indexes(
+            indexes_and_constraints.read_indexes(encode.entries_of_data_set(schema)),
+            Dialect.parse(options.dialect),
+            charset_of(options),
+            options.body_limit,
+        ):
+            pass  # each index has room in a message
+        return batches
 
     def check_names(self, delivery: DeliveryRecord, options: FramingOptions) -> None:
         _header_body(delivery, options)

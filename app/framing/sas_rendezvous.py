@@ -11,11 +11,14 @@ messages and then the last one, which counts them. All of a delivery belongs to 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from app.codecs.sas import correlid
 from app.codecs.sas.attachment_messages import definition_of, entry_of
 from app.codecs.sas.correlid import BLANK_CORRELID, attachment_key, correlid_of
 from app.codecs.sas.dialect import DIALECTS, mask_of
 from app.codecs.sas.numbered import message_name
+from app.codecs.sas.rendezvous_indexes import write_indexes
 from app.codecs.sas.rendezvous_messages import (
     CHAR,
     MAP_NAMES,
@@ -29,7 +32,8 @@ from app.codecs.sas.rendezvous_messages import (
     write_last,
     write_map,
 )
-from app.framing import rendezvous_content
+from app.codecs.sas.rendezvous_observations import longest_text
+from app.framing import rendezvous_bodies, rendezvous_content
 from app.framing.message_charsets import charset_of, in_first_charset, with_doubt
 from app.framing.protocol import (
     NO_OPTIONS,
@@ -138,6 +142,29 @@ class SasRendezvous(Framing):
 
     def application(self, content: bytes | Sequence[MapItem]) -> bytes:
         return application(content)
+
+    def longest_text(self, options: FramingOptions) -> int | None:
+        return longest_text(options.body_limit)
+
+    def check_values(
+        self,
+        field: pa.Field,  # noqa: ARG002
+        values: pa.Array,
+        damaged: pa.Array | None,
+        options: FramingOptions,  # noqa: ARG002
+    ) -> None:
+        rendezvous_bodies.check_texts(values, damaged)
+
+    def checked_rows(
+        self,
+        name: tuple[str, str],  # noqa: ARG002
+        schema: pa.Schema,
+        batches: Iterator[pa.RecordBatch],
+        options: FramingOptions,
+    ) -> Iterator[pa.RecordBatch]:
+        for _ in write_indexes(rendezvous_bodies.indexes_of(schema), charset_of(options), options.body_limit):
+            pass  # each index has room in a message
+        return batches
 
     def check_names(self, delivery: DeliveryRecord, options: FramingOptions) -> None:
         _header_body(delivery, options)

@@ -374,6 +374,14 @@ def _take(reader: FieldReader, path: str, names: Sequence[str]) -> None:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
+def longest_text(limit: int = MESSAGE_LIMIT) -> int:
+    """Return the most bytes of a text in a message of at most `limit` bytes, as `write_observations` makes it."""
+    room = limit - HEADER_SIZE - _INTEGER_FIELD
+    fixed = len(_template(Shape((False,), (0,)), 0, 1, 1).data) - len(size_of(1))
+    most = room - fixed
+    return next(size for size in range(most, 0, -1) if fixed + len(size_of(size + 1)) + size <= room)
+
+
 def write_observations(
     rows: Iterable[Buffer], shape: Shape, limit: int = MESSAGE_LIMIT, *, type_once: bool = False
 ) -> Iterator[bytes]:

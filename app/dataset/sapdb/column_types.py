@@ -201,9 +201,9 @@ def _type_of_metadata(of: pa.Field, needs: Needs) -> SapdbColumnType | None:
     return SapdbColumnType(data_type, max(length, needs.length) if is_text or data_type in BYTES else length, frac)
 
 
-def needs(batches: Iterable[pa.RecordBatch]) -> dict[str, Needs]:
-    """Return what the texts and the byte strings of a table need, by column. Reads every batch."""
-    found: dict[str, Needs] = {}
+def needs(batches: Iterable[pa.RecordBatch], before: Mapping[str, Needs] | None = None) -> dict[str, Needs]:
+    """Return what the texts and the byte strings of a table need, by column, and those `before`. Reads every batch."""
+    found: dict[str, Needs] = dict(before or {})
     for batch in batches:
         for field, values in zip(batch.schema, batch.columns, strict=True):
             if sas_columns.is_text(field.type):

@@ -7,6 +7,8 @@ vardata bring its rows, in packets of any order. Values of LONG columns, which p
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from app.framing.order_packet import packet_content, packet_pieces, packet_writer
 from app.framing.protocol import (
     ArrangementName,
@@ -57,6 +59,20 @@ class OrderPacket(Framing):
 
     def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
         return packet_content.data_set(record, received, store)
+
+    def check_values(
+        self,
+        field: pa.Field,
+        values: pa.Array,
+        damaged: pa.Array | None,  # noqa: ARG002 - what is sent is the text
+        options: FramingOptions,  # noqa: ARG002
+    ) -> None:
+        packet_writer.check_values(field, values)
+
+    def checked_rows(
+        self, name: tuple[str, str], schema: pa.Schema, batches: Iterator[pa.RecordBatch], options: FramingOptions
+    ) -> Iterator[pa.RecordBatch]:
+        return packet_writer.checked_rows(name, schema, batches, options)
 
     def check_names(self, delivery: DeliveryRecord, options: FramingOptions) -> None:
         packet_writer.check_names(delivery, options)

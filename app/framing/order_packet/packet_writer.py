@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from app.codecs.ibm_mq.encodings import integer_order
 from app.codecs.sapdb.constants import (
     ALIGNMENT,
+    LONGS,
     MOST_BYTES,
     DataType,
     FunctionCode,
@@ -43,6 +44,7 @@ from app.codecs.sapdb.packet_records import (
 from app.codecs.sapdb.parameter_values import LONG_SIZE, Manner, code_of
 from app.codecs.sapdb.part_buffers import LongValue, encode_part
 from app.dataset import side_columns
+from app.dataset.conversion_error import BadValueError
 from app.dataset.sapdb import column_types
 from app.dataset.sapdb import row_columns as data_rows
 from app.framing.order_packet.packet_pieces import KEY_SIZE, LONG_ID_SIZE, REFERENCE
@@ -92,6 +94,39 @@ def check_names(delivery: DeliveryRecord, options: FramingOptions) -> None:
             _file_packets(attachment, options)
 
 
+_MANNER: Final = Manner(code_of(MessCode.ASCII, "<"), Context("<"))
+"""How values are written to check them: another byte order or code of texts has room for the same ones."""
+
+
+def check_values(field: pa.Field, values: pa.Array) -> None:
+    """Check values of a column, as far as they do not depend on other attachments. Raises BadValueError."""
+    needed = column_types.needs([pa.RecordBatch.from_arrays([values], schema=pa.schema([field]))])
+    wanted = column_types.sapdb_type(field, needed.get(field.name, column_types.Needs()))
+    if wanted.data_type in LONGS:
+        return
+    try:
+        (info,) = column_types.parameters(pa.schema([field]), needed)
+    except InvalidInputError:
+        return  # `checked_rows` raises it
+    cells, _ = data_rows.encode_column(values, info, _MANNER)
+    if cells.shape[1] > (room := info.in_out_len - 1):
+        raise BadValueError(0, f"values take {cells.shape[1]} bytes, but there is room for {room}")
+
+
+def checked_rows(
+    name: tuple[str, str], schema: pa.Schema, batches: Iterator[pa.RecordBatch], options: FramingOptions
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows, and raise InvalidInputError or WireError at last if a packet has no room for one, or for what
+    describes them."""
+    rows = side_columns.without_sides(schema)
+    needed: dict[str, column_types.Needs] = {}
+    for batch in batches:
+        needed = column_types.needs([batch.select(rows.names)], needed)
+        yield batch
+    described = _described(name, rows, needed, options, bytes(KEY_SIZE))
+    _rows_at_once(described.packets, described.statement, described.infos)
+
+
 class _Packets:
     """Makes the packets of one attachment: their byte order, the code of their texts, and the room in each."""
 
@@ -132,24 +167,9 @@ def _table(
     with contents.table(attachment) as table:
         schema = side_columns.without_sides(table.schema_arrow)
         needed = column_types.needs(_batches(table, schema))
-        names = schema.names
-        packets = _Packets(options, [*names, attachment.qualifier_1, attachment.qualifier_2])
-        infos = column_types.parameters(schema, needed, unicode_packet=packets.is_unicode)
-        identifier = attachment.correl_id
-        statement = packets.part(
-            PartKind.PARSID,
-            [Parsid(identifier[:4], identifier[4:7], identifier[7], _INSERT, identifier[8], _MASS_COMMAND, 0)],
-        )
-        owner, name = attachment.qualifier_1, attachment.qualifier_2
-        yield packets.packet(
-            ReturnSegment(segm_kind=SegmentKind.RETURN, function_code=FunctionCode.INSERT),
-            [
-                statement,
-                packets.part(PartKind.SHORTINFO, infos),
-                packets.part(PartKind.COLUMNNAMES, names),
-                packets.part(PartKind.TABLENAME, f'"{owner}"."{name}"' if owner else f'"{name}"'),
-            ],
-        )
+        name = (attachment.qualifier_1, attachment.qualifier_2)
+        packets, statement, infos, first_packet = _described(name, schema, needed, options, attachment.correl_id)
+        yield first_packet
 
         def rows() -> Iterator[data_rows.Bytes]:
             first = 0
@@ -158,6 +178,44 @@ def _table(
                 first += batch.num_rows
 
         yield from _inserts(packets, statement, rows(), infos, table)
+
+
+class _Described(NamedTuple):
+    """How the packets of a data set are made, the part that names its statement, its columns, and the packet with
+    these."""
+
+    packets: "_Packets"
+    statement: Part
+    infos: Sequence[ParameterInfo]
+    packet: bytes
+
+
+def _described(
+    name: tuple[str, str],
+    schema: pa.Schema,
+    needed: Mapping[str, column_types.Needs],
+    options: FramingOptions,
+    identifier: bytes,
+) -> _Described:
+    """Return what describes a data set of this owner and name. Raises InvalidInputError, and WireError where the packet
+    has no room."""
+    owner, member = name
+    packets = _Packets(options, [*schema.names, owner, member])
+    infos = column_types.parameters(schema, needed, unicode_packet=packets.is_unicode)
+    statement = packets.part(
+        PartKind.PARSID,
+        [Parsid(identifier[:4], identifier[4:7], identifier[7], _INSERT, identifier[8], _MASS_COMMAND, 0)],
+    )
+    packet = packets.packet(
+        ReturnSegment(segm_kind=SegmentKind.RETURN, function_code=FunctionCode.INSERT),
+        [
+            statement,
+            packets.part(PartKind.SHORTINFO, infos),
+            packets.part(PartKind.COLUMNNAMES, schema.names),
+            packets.part(PartKind.TABLENAME, f'"{owner}"."{member}"' if owner else f'"{member}"'),
+        ],
+    )
+    return _Described(packets, statement, infos, packet)
 
 
 def _batches(table: pq.ParquetFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -175,17 +233,24 @@ def _inserts(
 ) -> Iterator[bytes]:
     """Return the commands that insert rows: as many rows each as there is room for."""
     size, total = row_size(infos), table.metadata.num_rows
-    room = packets.room(len(statement.buffer), len(packets.part(PartKind.RESULTCOUNT, 0).buffer))
-    at_once = min(room // max(size, 1), _MOST_ARGUMENTS)
-    if at_once < 1:
-        why = f"a row takes {size:,} bytes, and a packet has room for {max(room, 0):,}"
-        raise InvalidInputError("too-long", "data", -1, f"{why}: allow longer bodies, or send fewer columns")
+    at_once = _rows_at_once(packets, statement, infos)
     before = 0
     for buffer in fixed_records((cells.reshape(-1).data for cells in rows), at_once * size):
         yield _insert(packets, statement, bytes(buffer), before, len(buffer) // size, total)
         before += len(buffer) // size
     if not total:
         yield _insert(packets, statement, b"", 0, 0, 0)
+
+
+def _rows_at_once(packets: _Packets, statement: Part, infos: Sequence[ParameterInfo]) -> int:
+    """Return the number of rows for which a packet has room. Raises InvalidInputError if it has none for one."""
+    size = row_size(infos)
+    room = packets.room(len(statement.buffer), len(packets.part(PartKind.RESULTCOUNT, 0).buffer))
+    at_once = min(room // max(size, 1), _MOST_ARGUMENTS)
+    if at_once < 1:
+        why = f"a row takes {size:,} bytes, and a packet has room for {max(room, 0):,}"
+        raise InvalidInputError("too-long", "data", -1, f"{why}: allow longer bodies, or send fewer columns")
+    return at_once
 
 
 def _insert(packets: _Packets, statement: Part, buffer: bytes, before: int, number: int, total: int) -> bytes:

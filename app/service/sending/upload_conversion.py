@@ -21,6 +21,7 @@ from app.framing.registry import framing
 from app.model.errors import InvalidInputError
 from app.ports import ContentStore
 from app.service.content.stored_content import Measured, opened
+from app.service.sending.outbox import framing_options
 from app.service.sending.upload_parts import Companions, StoredPart
 from app.settings import Destination
 from app.tables.read import define_xml, file_formats, label_catalogs
@@ -28,6 +29,7 @@ from app.tables.read.define_xml import Definitions
 from app.tables.read.defining import Definition, define
 from app.tables.read.read_request import DataSetOverrides, DataSetTarget, FileTable, ReadOptions
 from app.tables.write.output_pieces import OutputPieces
+from app.wire import WireError
 
 MOST_FAULTS = 2000
 """The most errors, and the most warnings, that are reported for a file."""
@@ -65,7 +67,8 @@ class ConversionRequest:
 
 
 class ConvertedFile(NamedTuple):
-    """The data set that a file of this format became. If its definition has errors, nothing is stored: `size` is 0."""
+    """The data set that a file of this format became. If its definition has errors, what is stored of it
+    is not sent."""
 
     format: str
     definition: Definition
@@ -93,6 +96,7 @@ def target_of(destination: Destination, most_bytes: int, expansion: int | None =
         expansion,
         keeps_types=carries.traits.keeps_types,
         extras=carries.extras,
+        sent_as=framing_options(destination, destination.body_limit),
     )
 
 
@@ -126,7 +130,7 @@ def convert(
         definition = define(reading, request.overrides, replace(target, source_bytes=part.size), catalog)
         definition = definition._replace(warnings=(*warnings, *definition.warnings))
         if not definition.errors:
-            yield from _written(definition)
+            definition = yield from _written(definition, target)
     return found, _without_rows(definition)
 
 
@@ -137,7 +141,7 @@ def convert_catalog(
     table = value_labels.to_table(catalog)
     definition = define(FileTable(table.schema, table.to_batches), DataSetOverrides(library=library), target)
     if not definition.errors:
-        yield from _written(definition)
+        definition = yield from _written(definition, target)
     return "catalog", _without_rows(definition)
 
 
@@ -152,11 +156,21 @@ def _companion(store: ContentStore, part: StoredPart, what: str) -> Iterator[Bin
         raise InvalidInputError(error.code, named, -1, str(error)) from None
 
 
-def _written(definition: Definition) -> Iterator[memoryview]:
+def _written(definition: Definition, target: DataSetTarget) -> Generator[memoryview, None, Definition]:
+    """Yield the Parquet file of a data set. Return its definition, with an error if messages have no place for it."""
     pieces = OutputPieces()
-    for _ in write_row_groups(definition.schema, definition.batches(), pieces):
-        yield from pieces.taken()
+    rows, how = definition.batches(), target.sent_as
+    try:
+        if how is not None:
+            name = (definition.library, definition.member)
+            rows = framing(how.framing).checked_rows(name, definition.schema, rows, how)
+        for _ in write_row_groups(definition.schema, rows, pieces):
+            yield from pieces.taken()
+    except (WireError, InvalidInputError) as error:
+        why = f"messages of the destination have no place for it: {error}"
+        return definition._replace(errors=(Fault(None, "size", why),))
     yield from pieces.rest()
+    return definition
 
 
 def _without_rows(definition: Definition) -> Definition:

@@ -9,10 +9,12 @@ import pyarrow as pa
 from app.codecs.sas.dialect import Dialect
 from app.dataset import side_columns
 from app.dataset.numeric import FloatFormat
-from app.dataset.schema import MOST_VARIABLES
+from app.dataset.schema import LONGEST_CHARACTER, MOST_VARIABLES
+from app.framing.registry import framing
 from app.model.attachment import DataSetVersion
 from app.model.errors import InvalidInputError
 from app.model.names import folded
+from app.model.records import FramingOptions
 
 VariableType = Literal["numeric", "character"]
 Origin = Literal["given", "file", "inferred"]
@@ -129,7 +131,8 @@ class DataSetTarget:
     observations, and the dialect by name. Observations of more than FREE_EXPANSION bytes may have at most `expansion`
     times `source_bytes`, the size of their file (None: no limit). A destination that `keeps_types` takes integers,
     decimals, booleans, bytes, and texts that are null as they are; SAS lacks these. `extras` are the properties of a
-    data set that its framing carries (`app.framing.protocol.Framing.extras`).
+    data set that its framing carries (`app.framing.protocol.Framing.extras`). Values must have a place in the messages
+    that are `sent_as` these options say.
     """
 
     charset: str = "utf-8"
@@ -141,6 +144,18 @@ class DataSetTarget:
     source_bytes: int = 0
     keeps_types: bool = False
     extras: frozenset[str] = frozenset({"version", "sort_variables", "indexes", "constraints"})
+    sent_as: FramingOptions | None = None
+
+    @property
+    def longest_text(self) -> int:
+        """The most bytes of a character value."""
+        room = None if self.sent_as is None else framing(self.sent_as.framing).longest_text(self.sent_as)
+        return LONGEST_CHARACTER if room is None else min(room, LONGEST_CHARACTER)
+
+    def check_values(self, field: pa.Field, values: pa.Array, damaged: pa.Array | None) -> None:
+        """Raise BadValueError for the first value of a variable that messages have no place for."""
+        if self.sent_as is not None:
+            framing(self.sent_as.framing).check_values(field, values, damaged, self.sent_as)
 
 
 @dataclass(frozen=True, slots=True)

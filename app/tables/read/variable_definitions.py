@@ -45,6 +45,7 @@ _BEYOND_DATES = (
 )
 _CONTROLS = "control characters in the label are sent as blanks"
 _UNDECODED = "bytes that are not in the file's character set {} are sent unchanged"
+_NO_ROOM = "and a message of the destination has no room for more"
 _MOMENT_WORDS: Mapping[pa.DataType, str] = {
     pa.date32(): "dates",
     pa.timestamp("us"): "datetimes",
@@ -186,6 +187,8 @@ class VariableBuilder:
             values, held = self._conversion.convert(column), self._held(batch, side)
             self.has_side = self.has_side or (held is not None and held.null_count < len(held))
             self._needed = max(self._needed, self._room(values, held))
+            field = pa.field(self.name, values.type, metadata=self._of_sapdb)
+            self._target.check_values(field, values, None if self.is_numeric else held)
         except BadValueError as bad:
             self._value_error = Fault(self.name, "value", bad.why, first + bad.row + 1)
             return
@@ -232,10 +235,12 @@ class VariableBuilder:
                 side = None if held is None else held.slice(low, high - low)
                 return character_columns.longest(some, charset, side)
 
-            room = self._override.length or LONGEST_CHARACTER
+            fitting = self._target.longest_text
+            room = min(self._override.length or LONGEST_CHARACTER, fitting)
             if (longest := needed(0, len(values))) > room:
                 row = first_wrong(len(values), lambda low, high: needed(low, high) > room)
-                raise BadValueError(row, f"the value needs more than {room} bytes in character set {charset}")
+                why = f"the value needs more than {room} bytes in character set {charset}"
+                raise BadValueError(row, why if room < fitting else f"{why}, {_NO_ROOM}")
             return longest
         doubles, tags = sas_columns.doubles_and_tags(values, held)
         numeric.encode(doubles, DOUBLE, "big", float_format, tags, charset)
@@ -301,6 +306,7 @@ class VariableBuilder:
             ("format", checks.format_fault(self._format, self._target.version, is_numeric=self.is_numeric)),
             ("informat", checks.format_fault(self._informat, self._target.version, is_numeric=self.is_numeric)),
             ("format", self._moment_fault()),
+            ("length", self._room_fault()),
         ):
             if why is not None:
                 yield Fault(self.name, code, why)
@@ -335,6 +341,16 @@ class VariableBuilder:
         return (
             None if shortest <= given <= longest else f"a {self._word} has length {shortest} to {longest}, not {given}"
         )
+
+    def _room_fault(self) -> str | None:
+        """Return why the length that is given or that the file states does not do, where no value needs it."""
+        fitting = self._target.longest_text
+        if self.is_numeric or self.length <= fitting or self._value_error is not None:
+            return None
+        why = (
+            f"the length {self.length} is more than the {fitting} bytes for which a message of the destination has room"
+        )
+        return f"{why}; give a shorter one"
 
     def _moment_fault(self) -> str | None:
         kind = kind_of(self._format.name)

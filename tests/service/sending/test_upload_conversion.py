@@ -1,8 +1,9 @@
 """Files -> framed messages -> the gateway's own decoding: every format of file, floats, byte orders, character sets."""
 
+import json
 from base64 import b64encode
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from io import BytesIO
 from pathlib import Path
 from random import Random
@@ -299,3 +300,56 @@ def test_indexes_follow_their_variables_to_new_names(tmp_path: Path) -> None:
         ("PATIENT", ["PATIENT"]),
         ("BOTH", ["PATIENT", "WHEN"]),
     ]
+
+
+SIZE = (None, "size", None)
+MANY = [f"C{number:031}" for number in range(60)]
+INDEX_OF_MANY = json.dumps([{"name": "I", "variables": MANY, "flags": 0, "upercmx": 0}])
+
+
+def stating(length: int) -> pa.Schema:
+    return pa.schema([pa.field("S", pa.string(), metadata={"sas.type": "character", "sas.length": str(length)})])
+
+
+@pytest.mark.parametrize(
+    ("framing", "table", "faults"),
+    [
+        (
+            "sas_rendezvous",
+            pa.table({"A": ["x", "a\0b"], "B": ["y" * 966, "z"], "C": ["w" * 965, "v\0"], "D": ["u" * 965, ""]}),
+            [("A", "value", 2), ("B", "value", 1), ("C", "value", 2)],
+        ),
+        ("sas_rendezvous", pa.table({"S": ["x"]}, schema=stating(966)), [("S", "length", None)]),
+        ("sas_rendezvous", pa.table({"S": ["x" * 965]}, schema=stating(965)), []),
+        ("sas_rendezvous", pa.table({name: [1.0] for name in MANY}, metadata={"sas.indexes": INDEX_OF_MANY}), [SIZE]),
+        ("sas_queue", pa.table({name: [1.0] for name in MANY}, metadata={"sas.indexes": INDEX_OF_MANY}), [SIZE]),
+        ("sas_queue", pa.table({"S": ["a\0b", "c" * 2000]}), []),
+        (
+            "order_packet",
+            pa.table(
+                {
+                    "DAY": pa.array([date(2000, 1, 1), None], pa.date32()),
+                    "LATE": pa.array([0, 5_000_000], pa.int32()).cast(pa.date32()),
+                    "SPAN": pa.array([timedelta(hours=1), timedelta(hours=100)], pa.duration("us")),
+                    "TIME": pa.array([500_000, 0], pa.int64()).cast(pa.time64("us")),
+                    "DATA": [b"x", b"x\0"],
+                }
+            ),
+            [("LATE", "value", 2), ("SPAN", "value", 2), ("TIME", "value", 1), ("DATA", "value", 2)],
+        ),
+        ("order_packet", pa.table({"S": ["x", "y" * 879]}), []),
+        ("order_packet", pa.table({"S": ["x", "y" * 880]}), [SIZE]),
+        ("order_packet", pa.table({name: [1.0] for name in MANY}), [SIZE]),
+    ],
+)
+def test_what_messages_have_no_place_for_is_said_before_anything_is_sent(
+    tmp_path: Path, framing: str, table: pa.Table, faults: list[tuple[str | None, str, int | None]]
+) -> None:
+    to = destination(*IEEE_BIG, framing=framing, body_limit=1024)
+    with service_context(tmp_path) as context:
+        sent = prepared(context, made(table, "parquet"), "a.parquet", to)
+        found = [(each.variable, each.code, each.row) for each in sent.definition.errors]
+        assert found == faults, sent.definition.errors
+        framer = Framer(framing_options(to, to.body_limit), context.store)
+        if not faults:
+            assert list(framer.frame(replace(queued(context, sent), application_body=None)))

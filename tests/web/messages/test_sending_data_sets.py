@@ -103,6 +103,36 @@ def test_everything_that_is_wrong_is_in_one_problem(shared_stock: Stock, shared_
     assert shared_stock.catalog.deliveries(None, None, None, 10).items == []
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_what_messages_have_no_place_for_is_told_before_anything_is_sent(
+    shared_stock: Stock, shared_http: httpx.Client, *, dry_run: bool
+) -> None:
+    attachments = [{"part": part, "kind": "data-set"} for part in ("texts", "index")]
+    texts = pa.table({"A": ["x", "y", "a\0b"], "B": ["z", "\0", ""], "C": ["x" * 32_000, "", ""]})
+    many = {f"C{number:031}": [1.0] for number in range(1000)}
+    index = json.dumps([{"name": "I", "variables": [*many], "flags": 0, "upercmx": 0}])
+
+    def post(*parts: str) -> list[tuple[str | None, str, int | None]]:
+        described = {
+            "destination": "rendezvous",
+            "attachments": [each for each in attachments if each["part"] in parts],
+        }
+        files: list[Any] = [("message", (None, json.dumps(described).encode(), "application/json"))]
+        tables = {"texts": texts, "index": pa.table(many, metadata={"sas.indexes": index})}
+        for part in parts:
+            pq.write_table(tables[part], sink := BytesIO())
+            files.append((part, (f"{part}.parquet", sink.getvalue())))
+        response = shared_http.post("/v1/messages", files=files, params={"dry_run": True} if dry_run else {})
+        assert (response.status_code, response.json()["type"]) == (422, "/problems/unsuitable"), response.text
+        return [(each.get("variable"), each["code"], each.get("row")) for each in response.json()["errors"]]
+
+    of_texts = [("A", "value", 3), ("B", "value", 2), ("C", "value", 1)]
+    assert post("texts", "index") == [*of_texts, (None, "size", None)]
+    assert post("index") == [(None, "size", None)]
+    assert list(shared_stock.store.names()) == []
+    assert shared_stock.catalog.deliveries(None, None, None, 10).items == []
+
+
 def test_a_file_that_cannot_be_read_is_told(shared_stock: Stock, shared_http: httpx.Client) -> None:
     response = posted(shared_http, b"no", "x.parquet")
     (error,) = response.json()["errors"]
