@@ -87,7 +87,20 @@ def bucket(url: str) -> ObjectStore:
                 "of the machine is asked only if the last one names it"
             )
         return from_url(url)
-    raise ValueError(f"unknown storage URL {url}; give a path, or a URL with file, s3, gs or az")
+    raise _unknown(url)
+
+
+def check_place(place: str) -> None:
+    """Raise ValueError for a URL that names neither a folder nor a bucket, whether that is there or not."""
+    parts = urlsplit(place)
+    if parts.scheme in _REMOTE_SCHEMES and not parts.netloc:
+        raise ValueError(f"{place} names no bucket: write {parts.scheme}://bucket/folder")
+    if local_folder(place) is None and parts.scheme not in ("memory", *_REMOTE_SCHEMES):
+        raise _unknown(place)
+
+
+def _unknown(url: str) -> ValueError:
+    return ValueError(f"unknown storage URL {url}; give a path, or a URL with file, s3, gs or az")
 
 
 def delete_objects(store: ObjectStore, names: Sequence[str]) -> None:

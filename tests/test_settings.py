@@ -461,3 +461,69 @@ def test_receipts_are_replied_only_where_they_are_made_and_allowed(file: Path) -
     assert any("request_missing_to must allow" in why for why in problems(file, replying).values())
     allowed = f'{replying}request_missing_to = "replies/#"\n'
     assert any("reply_receipts needs the table [receipts]" in why for why in problems(file, allowed).values())
+
+
+def test_what_no_start_takes_is_told_with_all_others(file: Path) -> None:
+    told = problems(
+        file,
+        """
+        [content]
+        url = "http://x/y"
+        [journal]
+        archive_url = "ftp://x"
+        segment_age = true
+        [catalog]
+        url = "mysql://user:hunter2@x/y"
+        [http]
+        host = "999.1.1.1"
+        cert_file = "/nowhere/cert"
+        port = true
+        connections = false
+        stall_bytes = true
+        mcp = true
+        [limits]
+        uploads = true
+        [sources.orders]
+        transport = "mqtt"
+        url = "mqtt://broker"
+        topic = "t"
+        qos = true
+        ccsid = true
+        [traces]
+        ratio = true
+        enabled = true
+        """,
+    )
+    numbers = ("journal.segment_age", "limits.uploads", "sources.orders.qos", "sources.orders.ccsid", "traces.ratio")
+    assert {name for name, why in told.items() if why == "give a number, not true"} == {
+        *numbers,
+        "http.port",
+        "http.stall_bytes",
+    }
+    assert told["http.connections"] == "give a number, not false"
+    assert told["content.url"].startswith("unknown storage URL http://x/y; give a path, or a URL with file")
+    assert told["journal.archive_url"].startswith("unknown storage URL ftp://x; ")
+    assert told["catalog.url"] == "unsupported catalog database 'mysql': use sqlite or postgresql"
+    assert "'999.1.1.1' does not appear to be an IPv4 or IPv6 address" in told["http.host"]
+    assert told["http"] == "there is no file /nowhere/cert"
+    assert "hunter2" not in f"{told}"
+
+
+@pytest.mark.parametrize(
+    ("table", "url", "why"),
+    [
+        ("content", "s3:///folder", "names no bucket"),
+        ("content", "file://elsewhere/folder", "unknown storage URL"),
+        ("catalog", "sqlite://", "a SQLite catalog needs a file"),
+        ("catalog", "catalog.sqlite", "the URL of the catalog cannot be read"),
+    ],
+)
+def test_a_url_must_name_a_place(file: Path, table: str, url: str, why: str) -> None:
+    assert why in problems(file, f'[{table}]\nurl = "{url}"')[f"{table}.url"]
+
+
+@pytest.mark.parametrize("url", ["folder", "/folder", "file:///folder", "s3://b/f", "gs://b", "az://c/f", "memory://x"])
+def test_no_place_is_opened_by_settings(file: Path, url: str) -> None:
+    file.write_text(f'[content]\nurl = "{url}"')
+    assert load(file).content.url == url
+    assert [each.name for each in file.parent.iterdir()] == [file.name]

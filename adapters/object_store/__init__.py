@@ -8,7 +8,7 @@ from pathlib import Path
 
 from adapters.object_store.bucket_objects import BucketObjects
 from adapters.object_store.local_objects import LocalObjects
-from adapters.storage_places import bucket, local_folder
+from adapters.storage_places import bucket, check_place, local_folder
 from app.ports import ContentStore, ObjectFile, ObjectWriter
 
 __all__ = ["ObjectStore"]
@@ -28,6 +28,10 @@ class ObjectStore:
     def __init__(self, url: str | Path) -> None:
         folder = local_folder(url)
         self._objects: ContentStore = BucketObjects(bucket(str(url))) if folder is None else LocalObjects(folder)
+
+    @staticmethod
+    def check_url(url: str) -> None:
+        check_place(url)
 
     def create(self, name: str) -> AbstractContextManager[ObjectWriter]:
         return self._objects.create(_checked(name))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from adapters.sql_catalog.database_connections import Database
+from adapters.sql_catalog.database_connections import Database, check_url
 from adapters.sql_catalog.parts.combined_archives import CombinedArchivesPart
 from adapters.sql_catalog.parts.deliveries import DeliveriesPart
 from adapters.sql_catalog.parts.events import EventsPart
@@ -52,6 +52,10 @@ class SqlCatalog(
 
     def __init__(self, url: str) -> None:
         super().__init__(Database(url))
+
+    @staticmethod
+    def check_url(url: str) -> None:
+        check_url(url)
 
     @staticmethod
     def database(url: str) -> Maintenance:

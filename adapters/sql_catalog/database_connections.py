@@ -121,13 +121,24 @@ def parsed(url: str) -> URL:
     return found
 
 
+def check_url(url: str) -> URL:
+    """Return a URL in its parts. Raises ValueError for one that is neither a SQLite file nor PostgreSQL."""
+    found = parsed(url)
+    dialect = found.get_backend_name()
+    if dialect not in ("sqlite", "postgresql"):
+        raise ValueError(f"unsupported catalog database {dialect!r}: use sqlite or postgresql")
+    if dialect == "sqlite" and (not found.database or found.database == ":memory:"):
+        raise ValueError("a SQLite catalog needs a file: its readers and writers have connections of their own")
+    return found
+
+
 class DatabaseAddress:
     """The URL of a database. Each connection logs in with the user and password that the file of `url_file` has then.
     Nothing else of the URL changes."""
 
     def __init__(self, url: str) -> None:
         self._given = url
-        self.url = parsed(url)
+        self.url = check_url(url)
         self.log_in = LogIn(url=url if isinstance(url, Changing) else None)
 
     def connect(self, dialect: Dialect, parameters: dict[str, Any]) -> Any:
@@ -169,12 +180,8 @@ class Database:
         self.address = DatabaseAddress(url)
         address = self.address.url
         self.dialect, self.driver = address.get_backend_name(), address.get_driver_name()
-        if self.dialect not in ("sqlite", "postgresql"):
-            raise ValueError(f"unsupported catalog database {self.dialect!r}: use sqlite or postgresql")
         if self.dialect == "sqlite":
-            if not address.database or address.database == ":memory:":
-                raise ValueError("a SQLite catalog needs a file: its readers and writers have connections of their own")
-            Path(address.database).parent.mkdir(parents=True, exist_ok=True)
+            Path(address.database or "").parent.mkdir(parents=True, exist_ok=True)
         self.place = str(address.database) if self.dialect == "sqlite" else masked(url)
         self.admit: Callable[[Connection], None] = lambda _connection: None
         """A function that runs at the start of every write. It raises CatalogTaken when this process may no longer

@@ -40,6 +40,10 @@ def check(
 ) -> None:
     """Check the configuration: list all errors, or the effective settings."""
     settings = read(path)
+    if settings.http.cert_file is not None:
+        from app.web.server.certificate import Certificate  # noqa: PLC0415 - most configurations have none
+
+        Certificate(settings.http)
     if quiet:
         return
     rows = dict(_rows(effective(settings)))

@@ -83,3 +83,6 @@ class ContentStorePlugin(Protocol):
 
     def __call__(self, url: str | Path, /) -> ContentStore:
         """Open the content store in a folder or at a URL."""
+
+    def check_url(self, url: str) -> None:
+        """Raise ValueError for a URL at which no content store can be. Nothing is opened."""

@@ -1,6 +1,8 @@
 """The REST interface: where it listens, who may use it, the OpenID provider, limits for clients, the audit log."""
 
+import re
 from datetime import timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -10,9 +12,14 @@ from app.model.principals import Scope
 from app.model.validation import HOST, ORIGIN
 from app.secret import Words, split_url
 from app.settings.section import Digest, Duration, Section
+from app.settings.transports import are_transports_validated
 
 Host = Annotated[str, StringConstraints(pattern=HOST)]
 Origin = Annotated[str, StringConstraints(pattern=ORIGIN)]
+
+
+_ADDRESS = re.compile(r"[0-9.]+|.*:.*")
+"""What is an address or nothing, and no name."""
 
 
 class Http(Section):
@@ -57,9 +64,20 @@ class Http(Section):
 
     @model_validator(mode="after")
     def _has_certificate(self) -> Self:
-        if self.key_file is not None and self.cert_file is None:
-            raise ValueError("key_file needs cert_file")
+        wrong = ["key_file needs cert_file"] if self.key_file is not None and self.cert_file is None else []
+        if are_transports_validated():
+            files = (self.cert_file, self.key_file)
+            wrong += [f"there is no file {path}" for path in files if path is not None and not path.is_file()]
+        if wrong:
+            raise ValueError("; ".join(wrong))
         return self
+
+    @field_validator("host")
+    @classmethod
+    def _is_address(cls, given: str) -> str:
+        if _ADDRESS.fullmatch(given):
+            ip_address(given.partition("%")[0])
+        return given
 
 
 _ON_THIS_MACHINE = ("127.0.0.1", "::1", "localhost")

@@ -65,6 +65,11 @@ def _with_files(given: Any, model: type[BaseModel], place: Place, problems: list
     if not isinstance(given, Mapping):
         return given
     table = dict(given)
+    problems += (
+        ((*place, key), f"give a number, not {str(table[key]).lower()}")
+        for key, field in model.model_fields.items()
+        if isinstance(table.get(key), bool) and _is_number(field.annotation)
+    )
     for key in [key for key in table if key.endswith("_file") and key not in model.model_fields]:
         stem = key.removesuffix("_file")
         if stem not in model.model_fields:
@@ -89,6 +94,15 @@ def _with_files(given: Any, model: type[BaseModel], place: Place, problems: list
                 _with_files(each, within, (*place, key, number), problems) for number, each in enumerate(table[key])
             ]
     return table
+
+
+def _is_number(annotation: Any) -> bool:
+    """Tell whether a value is a number or a duration, which pydantic would also make of a truth value."""
+    kinds = [annotation]
+    for each in kinds:
+        kinds += get_args(each)
+    kinds = [each if isinstance(each, type) else type(each) for each in kinds]  # the values of Literal
+    return bool not in kinds and any(issubclass(each, int | float | timedelta) for each in kinds)
 
 
 # --- types of values --------------------------------------------------------------------------------------------------

@@ -1,11 +1,13 @@
 """Where journal, catalog, content and tables are stored, how the Spark pipeline works, and what it should receive."""
 
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ByteSize, Field, model_validator
+from pydantic import AfterValidator, ByteSize, Field, model_validator
 
+from app import plugins
 from app.secret import Changing, Secret
 from app.settings.section import Duration, Name, Section
 
@@ -50,6 +52,22 @@ SEGMENTS_FOR_OTHERS = {"segment_bytes": ByteSize(64 << 20), "segment_age": timed
 so these are sealed early."""
 
 
+def _place(url: str) -> str:
+    with suppress(plugins.PluginError):  # a start without it says what to install
+        plugins.content_store().check_url(url)
+    return url
+
+
+def _database(url: Changing) -> Changing:
+    with suppress(plugins.PluginError):
+        plugins.catalog().check_url(url)
+    return url
+
+
+Place = Annotated[str, AfterValidator(_place)]
+"""The path or the URL of a folder or a bucket. Nothing is opened."""
+
+
 class JournalSettings(Section):
     """Where the journal lies, when a segment is sealed, and where sealed segments are archived before they are
     deleted.
@@ -59,7 +77,7 @@ class JournalSettings(Section):
     has it."""
 
     folder: Path | None = None
-    archive_url: str | None = None
+    archive_url: Place | None = None
     shared: bool = False
     ack: Literal["disk", "archive"] = "disk"
     segment_bytes: ByteSize = Field(default=ByteSize(256 << 20), ge=1 << 16)
@@ -70,13 +88,13 @@ class CatalogSettings(Section):
     """The SQLAlchemy URL of the catalog. The user's name and the password of `url_file` are read again for each
     connection."""
 
-    url: Changing | None = None
+    url: Annotated[Changing, AfterValidator(_database)] | None = None
 
 
 class ContentSettings(Section):
     """Where finished content lies, and how long after completion it is copied there from the journal."""
 
-    url: str | None = None
+    url: Place | None = None
     settle_after: Duration = timedelta(seconds=30)
 
 

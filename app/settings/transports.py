@@ -41,6 +41,11 @@ def validating_transports(*, enabled: bool) -> Iterator[None]:
         _VALIDATE_TRANSPORTS.reset(before)
 
 
+def are_transports_validated() -> bool:
+    """Tell whether this is a program that connects: others need no secret, no certificate and no client library."""
+    return _VALIDATE_TRANSPORTS.get()
+
+
 class Endpoint(Section):
     """The keys that sources and destinations share. `options` holds the keys of the transport, which are in the same
     table of the configuration."""

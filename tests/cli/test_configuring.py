@@ -27,6 +27,15 @@ def test_all_problems_are_listed(run: Run, tmp_path: Path) -> None:
         assert "sources.a.transport: unknown transport 'carrier pigeon'; known: " in result.err
 
 
+def test_a_certificate_that_cannot_be_used_is_told(run: Run, tmp_path: Path) -> None:
+    file, certificate = tmp_path / "gateway.toml", tmp_path / "tls.crt"
+    certificate.write_text("no certificate")
+    file.write_text(f'[http]\ncert_file = "{certificate}"\n')
+    result = run("config", "check", "--config", file)
+    assert (result.code, result.out) == (1, "")
+    assert "tls.crt cannot be used" in result.err
+
+
 def test_serve_tells_the_same_problems(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "gateway.toml"
     file.write_text('colour = "green"\n')

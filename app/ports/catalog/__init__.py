@@ -67,6 +67,9 @@ class CatalogPlugin(Protocol):
     def __call__(self, url: str, /) -> Catalog:
         """Open the catalog at a SQLAlchemy URL; bring its schema up to date."""
 
+    def check_url(self, url: str) -> None:
+        """Raise ValueError for a URL at which no catalog can be. Nothing is opened."""
+
     def database(self, url: str) -> CatalogDatabase:
         """Return the database at a SQLAlchemy URL, whether a catalog can be opened in it or not."""
 
