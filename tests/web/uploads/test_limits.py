@@ -30,6 +30,7 @@ def test_limits(tmp_path: Path, settings: dict[str, int], status: int, problem: 
         if problem in ("too-large", "upload-quota"):
             path = begun(http)
             answers += [append(http, path, 0, b"x" * 11), append(http, path, 0, b"x", Upload_Length="11")]
+            answers.append(append(http, path, 0, iter([b"x" * 6, b"x" * 5])))
         for answer in answers:
             assert (answer.status_code, answer.json()["type"]) == (status, f"/problems/{problem}"), answer.text
             if status == 429:

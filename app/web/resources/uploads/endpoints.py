@@ -285,13 +285,13 @@ async def _append(request: Request, gateway: Gateway, upload: Upload, length: in
     end = length if known is None else known
     most = (gateway.settings.limits.upload_bytes if end is None else end) - begin
     if announced is not None and announced > most:
-        if end is None:
-            _require_size(gateway, begin + announced)
+        _require_size(gateway, begin + announced if end is None else None)
         raise tus.inconsistent(f"the body has {announced} bytes, and {most} are missing")
     _require_size(gateway, length)
 
     async def allow(size: int) -> None:
         if size > most:
+            _require_size(gateway, begin + size if end is None else None)
             raise tus.inconsistent(f"the body goes beyond the end of the content: {most} bytes are missing")
         if begin + size > upload.record.held:
             await run_in_threadpool(gateway.uploads.reserve, upload, begin + size)
