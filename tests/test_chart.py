@@ -379,6 +379,7 @@ def test_each_receiver_has_client_identifiers_of_its_own(tmp_path: Path, monkeyp
         ({"settings": together(o={**ORDERS, "topic": ["$share/g/a", "b"]})}, r"\$share/gateways/b"),
         ({"settings": together(Orders=ORDERS_TOGETHER)}, "use lower case"),
         ({"settings": together(a__b=ORDERS_TOGETHER)}, "no two underscores"),
+        ({"settings": together(x_=ORDERS_TOGETHER)}, "none at the end"),
         ({"settings": together(o=ORDERS_TOGETHER | {"framing": "sas_rendezvous"})}, "one receiver must get all"),
         ({"settings": together(o={"transport": "rendezvous", "subject": "A"})}, "one receiver must get all"),
         ({"settings": together(o={"transport": "ibm_mq", "queue": "Q"})}, "set exclusive to false"),

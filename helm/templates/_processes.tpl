@@ -101,8 +101,8 @@ app.kubernetes.io/part-of: {{ include "gateway.fullname" . }}
 {{- fail (printf "%s opens its queue exclusively: set exclusive to false, so that all receivers get from it" $setting) -}}
 {{- end -}}
 {{- if eq $source.transport "mqtt" -}}
-{{- if or (ne $name (lower $name)) (contains "__" $name) -}}
-{{- fail (printf "%s gets a client_id for each pod by an environment variable, which cannot name it: use lower case, and no two underscores side by side" $setting) -}}
+{{- if or (ne $name (lower $name)) (contains "__" $name) (hasSuffix "_" $name) -}}
+{{- fail (printf "%s gets a client_id for each pod by an environment variable, which cannot name it: use lower case, no two underscores side by side, and none at the end" $setting) -}}
 {{- end -}}
 {{- if $several -}}
 {{- range (kindIs "slice" $source.topic | ternary $source.topic (list $source.topic)) -}}
