@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.codecs.ibm_mq.encodings import integer_order
@@ -43,7 +44,7 @@ from app.codecs.sapdb.packet_records import (
 )
 from app.codecs.sapdb.parameter_values import LONG_SIZE, Manner, code_of
 from app.codecs.sapdb.part_buffers import LongValue, encode_part
-from app.dataset import side_columns
+from app.dataset import sas_columns, side_columns
 from app.dataset.conversion_error import BadValueError
 from app.dataset.sapdb import column_types
 from app.dataset.sapdb import row_columns as data_rows
@@ -94,12 +95,16 @@ def check_names(delivery: DeliveryRecord, options: FramingOptions) -> None:
             _file_packets(attachment, options)
 
 
+_ORDINARY: Final = (1e-60, 1e60)
+"""What is between these numbers every FLOAT has, which rounds to its digits."""
 _MANNER: Final = Manner(code_of(MessCode.ASCII, "<"), Context("<"))
 """How values are written to check them: another byte order or code of texts has room for the same ones."""
 
 
 def check_values(field: pa.Field, values: pa.Array) -> None:
     """Check values of a column, as far as they do not depend on other attachments. Raises BadValueError."""
+    if _have_a_place(field, values):
+        return
     needed = column_types.needs([pa.RecordBatch.from_arrays([values], schema=pa.schema([field]))])
     wanted = column_types.sapdb_type(field, needed.get(field.name, column_types.Needs()))
     if wanted.data_type in LONGS:
@@ -111,6 +116,16 @@ def check_values(field: pa.Field, values: pa.Array) -> None:
     cells, _ = data_rows.encode_column(values, info, _MANNER)
     if cells.shape[1] > (room := info.in_out_len - 1):
         raise BadValueError(0, f"values take {cells.shape[1]} bytes, but there is room for {room}")
+
+
+def _have_a_place(field: pa.Field, values: pa.Array) -> bool:
+    """Tell whether values are sure to have a place, because of their type or, as FLOAT rounds, their size."""
+    if pa.types.is_floating(values.type):
+        sizes = pc.abs(values)
+        ordinary = pc.and_(pc.greater(sizes, _ORDINARY[0]), pc.less(sizes, _ORDINARY[1]))
+        return pc.all(pc.or_(ordinary, pc.equal(sizes, 0))).as_py() is not False
+    is_any = pa.types.is_integer(values.type) or pa.types.is_boolean(values.type) or sas_columns.is_text(values.type)
+    return is_any and not field.metadata
 
 
 def checked_rows(

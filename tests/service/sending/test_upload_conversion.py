@@ -333,9 +333,17 @@ def stating(length: int) -> pa.Schema:
                     "SPAN": pa.array([timedelta(hours=1), timedelta(hours=100)], pa.duration("us")),
                     "TIME": pa.array([500_000, 0], pa.int64()).cast(pa.time64("us")),
                     "DATA": [b"x", b"x\0"],
+                    "BIG": [1.0, 1e300],
+                    "ODD": [float("nan"), 1.0],
                 }
             ),
-            [("LATE", "value", 2), ("SPAN", "value", 2), ("TIME", "value", 1), ("DATA", "value", 2)],
+            [
+                ("LATE", "value", 2),
+                ("SPAN", "value", 2),
+                ("TIME", "value", 1),
+                ("DATA", "value", 2),
+                ("BIG", "value", 2),
+            ],
         ),
         ("order_packet", pa.table({"S": ["x", "y" * 879]}), []),
         ("order_packet", pa.table({"S": ["x", "y" * 880]}), [SIZE]),
