@@ -356,15 +356,10 @@ def _tables(estate: GatewayStores, progress: ProgressListener) -> Iterator[Findi
         raise CannotCheck(f"the tables were not checked: {error}") from error
     for name in names:
         try:
-            known = store.describe(name)
-            rows = 0
-            for batch in store.rows(name):
-                rows += batch.num_rows
-                progress.advance(batch.num_rows)
-            if rows != known.rows and store.describe(name).version == known.version:
-                yield Finding(
-                    "table-damaged", name, f"table {name}", f"{rows:,} rows are there, {known.rows:,} expected"
-                )
+            for file in store.verify(name):
+                progress.advance(file.rows)
+                if file.damage is not None:
+                    yield Finding("table-damaged", name, f"table {name}", file.damage)
         except KeyError:  # removed meanwhile
             continue
         except Exception as error:  # noqa: BLE001 - any library's errors: tables that cannot be read are the findings

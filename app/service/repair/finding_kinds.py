@@ -146,8 +146,8 @@ KINDS: Mapping[str, FindingKind] = {
         Action.RECORD,
     ),
     "table-damaged": FindingKind(
-        "a table cannot be read to its end",
-        "queries of the table fail",
+        "a file of a table is not as it was written, or cannot be read",
+        "queries that read the file fail, and the table's files are not joined",
         "nothing: restore it from a backup, or remove it and run `pipeline batch` over the archive",
         Action.NONE,
     ),
