@@ -16,6 +16,7 @@ import pytest
 
 from adapters.delta_tables import DeltaTables
 from adapters.delta_tables.checked_files import BLOCK
+from adapters.delta_tables.iceberg import IcebergOverDelta
 from app.model.errors import DamagedError
 from app.service.tables.sql_queries import answered
 from tests.support.length import examples
@@ -63,7 +64,7 @@ READERS: list[Callable[[DeltaTables], object]] = [
 ]
 
 
-def test_each_flipped_bit_is_found_by_whatever_reads_it(tables: DeltaTables) -> None:
+def test_each_flipped_bit_is_found_by_whatever_reads_it(tables: DeltaTables, tmp_path: Path) -> None:
     path = largest(tables)
     good, version = path.read_bytes(), tables.describe("W.T").version
     assert [row for batch in tables.rows("W.T") for row in batch.to_pylist()][:ROWS] == TABLE.to_pylist()
@@ -85,11 +86,14 @@ def test_each_flipped_bit_is_found_by_whatever_reads_it(tables: DeltaTables) -> 
         for read in READERS[:3] if at not in edges else READERS[:4]:
             with pytest.raises(DamagedError, match=re.escape(f"W.T/{path.name}")):
                 read(tables)
-    for damaged in (good[:-1], good[: len(good) // 2], good[:10], b"", good + b"\0", good.replace(b"PAR1", b"PAR2")):
-        path.write_bytes(damaged)
+    for wrong in (good[:-1], good[: len(good) // 2], good[:10], b"", good + b"\0", good.replace(b"PAR1", b"PAR2")):
+        path.write_bytes(wrong)
         assert sum(file.damage is not None for file in tables.verify("W.T")) == 1
         with pytest.raises(DamagedError):
             tables.compact("W.T")
+    path.write_bytes(good[:footer] + good[footer:].replace(b"source", b"sourcf"))
+    with pytest.raises(DamagedError):
+        IcebergOverDelta(str(path.parent.parent), tmp_path).load("W.T")
     path.write_bytes(good)
     assert tables.describe("W.T").version == version, "something was made of a damaged file"
     assert not any(file.damage for file in tables.verify("W.T"))
@@ -121,7 +125,7 @@ def test_the_checksums_are_those_that_the_file_says(tables: DeltaTables) -> None
 
 def test_other_programs_read_the_files_and_find_damage_in_pages(tables: DeltaTables, tmp_path: Path) -> None:
     path = largest(tables)
-    assert duckdb.sql(f"SELECT count(*), sum(n) FROM '{path}'").fetchall() == [(ROWS, sum(WHOLE["n"]))]
+    assert duckdb.execute(f"SELECT count(*), sum(n) FROM '{path}'").fetchall() == [(ROWS, sum(WHOLE["n"]))]
     place = pq.read_metadata(path).row_group(0).column(3)
     assert place.path_in_schema == "x"
     copy = tmp_path / "copy.parquet"

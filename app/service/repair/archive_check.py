@@ -5,6 +5,7 @@ the segment are checked, too. The archive that receivers share is the journal it
 """
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from app import plugins
@@ -28,7 +29,7 @@ def damaged_copies(estate: GatewayStores, progress: ProgressListener) -> Iterato
     # In the folder where the pipeline keeps segments of a bucket they may be whole: this reads the archive's own bytes.
     with TemporaryDirectory(prefix="archive-check-") as cache:
         try:
-            archive = plugins.archive()(place, cache, 1)
+            archive = plugins.archive()(place, Path(cache), 1)
             segments = archive.segments()
         except (GatewayError, ValueError) as error:
             raise CannotCheck(f"the archive was not checked: {error}") from error
