@@ -22,7 +22,19 @@ from pyarrow.dataset import (
     Scanner,
 )
 
+from adapters.delta_tables.checked_files import checked
 from adapters.delta_tables.delta_log import ActiveFile, ColumnBounds
+
+
+class CheckedStorageHandler(DeltaStorageHandler):
+    """The files of a table, which are compared with their checksums while they are read."""
+
+    def __init__(self, location: str, sizes: dict[str, int]) -> None:
+        super().__init__(location, None, sizes)
+        self._folder = location.rpartition("/")[2]
+
+    def open_input_file(self, path: str) -> pa.PythonFile:
+        return pa.PythonFile(checked(self._handler.open_input_file(path), f"{self._folder}/{path}"))
 
 
 class BoundedDataset(FileSystemDataset):  # type: ignore[misc]
@@ -33,12 +45,12 @@ class BoundedDataset(FileSystemDataset):  # type: ignore[misc]
         cls, location: str, schema: pa.Schema, files: Sequence[ActiveFile], bounds: Mapping[str, ColumnBounds]
     ) -> Self:
         """Return the dataset of a table at this location, whose files have these columns."""
-        handler = DeltaStorageHandler(location, None, {file.path: file.size for file in files})
+        handler = CheckedStorageHandler(location, {file.path: file.size for file in files})
         source = pyarrow.fs.PyFileSystem(handler)
         known = ParquetFileFormat(
             # Spark writes timestamps as INT96, which in nanoseconds would wrap around outside of 1677 to 2262.
             read_options=ParquetReadOptions(coerce_int96_timestamp_unit="us"),
-            default_fragment_scan_options=ParquetFragmentScanOptions(pre_buffer=True),
+            default_fragment_scan_options=ParquetFragmentScanOptions(pre_buffer=True, page_checksum_verification=True),
         )
         made = cls([known.make_fragment(file.path, source) for file in files], schema, known, source)
         made._paths = [file.path for file in files]

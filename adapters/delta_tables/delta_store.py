@@ -16,11 +16,12 @@ from deltalake.exceptions import DeltaError
 
 from adapters.delta_tables import delta_log, delta_schema, source_division, table_folders
 from adapters.delta_tables.bounded_dataset import BoundedDataset
+from adapters.delta_tables.checked_files import checked
 from adapters.delta_tables.delta_log import ActiveFile, Snapshot, SnapshotCache
 from adapters.delta_tables.row_files import ROW_GROUP_BYTES, writing
 from adapters.delta_tables.table_storage import BucketStorage, LocalStorage, TableStorage
 from app.model.errors import GatewayError
-from app.ports import FILES_BY_SOURCE, OpenTable, TableFile, TableVersion
+from app.ports import FILES_BY_SOURCE, CheckedTableFile, OpenTable, TableFile, TableVersion
 
 ROWS_A_BATCH = 16_384
 CELLS_A_BATCH = 4 << 20
@@ -175,6 +176,23 @@ class DeltaTables:
                 raise KeyError(f"{name}: {missing[0]}")
             schema = pa.schema([schema.field(column) for column in columns], schema.metadata)
         return self._read(name, schema, snapshot.files())
+
+    def verify(self, name: str) -> Iterator[CheckedTableFile]:
+        snapshot = self._snapshot(name)
+        schema, files = snapshot.schema(), snapshot.files()
+        for file in files:
+            rows, damage = 0, None
+            try:
+                for batch in self._read(name, schema, [file]):
+                    rows += batch.num_rows
+                if rows != file.rows:
+                    damage = f"{file.path}: {rows:,} rows are there, {file.rows:,} expected"
+            except Exception as error:  # noqa: BLE001 - of whichever library meets the damage
+                damage = str(error).partition("\n")[0]
+                damage = damage if file.path in damage else f"{file.path}: {damage}"
+            if damage is not None and file.path not in {each.path for each in self._snapshot(name).files()}:
+                damage = None  # it was replaced meanwhile, and perhaps deleted
+            yield CheckedTableFile(file.path, file.rows, damage)
 
     def open(self, name: str, excluding: Collection[str] | None = None) -> OpenTable:
         """Return the newest version, with its files in the order in which they were added."""
@@ -389,9 +407,12 @@ class DeltaTables:
     def _read(self, name: str, schema: pa.Schema, files: Sequence[ActiveFile]) -> Iterator[pa.RecordBatch]:
         rows_a_batch = max(1, min(ROWS_A_BATCH, CELLS_A_BATCH // max(1, len(schema))))
         for file in files:
-            with self._storage.open(f"{table_folders.folder(name)}/{file.path}") as source:
+            path = f"{table_folders.folder(name)}/{file.path}"
+            with self._storage.open(path) as source:
                 # Spark writes timestamps as INT96, which in nanoseconds would wrap around outside of 1677 to 2262.
-                parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+                parquet = pq.ParquetFile(
+                    checked(source, path), coerce_int96_timestamp_unit="us", page_checksum_verification=True
+                )
                 there = set(parquet.schema_arrow.names)
                 wanted = [column for column in schema.names if column in there]
                 for group in range(

@@ -24,6 +24,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
 
 from adapters.delta_tables import delta_schema, table_folders
+from adapters.delta_tables.checked_files import checked
 from adapters.delta_tables.delta_log import Snapshot
 from adapters.delta_tables.delta_store import DeltaTables
 from app.model.errors import GatewayError
@@ -154,9 +155,11 @@ def _add_snapshot(table: "Table", delta: DeltaTable) -> None:
         mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
         transaction.set_properties({"schema.name-mapping.default": mapping})
         snapshot = transaction.update_snapshot(snapshot_properties=dict(properties))
-        files = parquet_files_to_data_files(
-            transaction._table.io, transaction.table_metadata, iter([path for path in named if path not in there])
-        )
+        new = [path for path in named if path not in there]
+        for path in new:
+            with table.io.new_input(path).open() as opened:
+                checked(opened, path)  # the bounds of columns, by which readers leave files out, are of the footer
+        files = parquet_files_to_data_files(transaction._table.io, transaction.table_metadata, iter(new))
         with snapshot.overwrite() if gone else snapshot.fast_append() as producer:
             for file in gone:
                 producer.delete_data_file(file)

@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from adapters.delta_tables import delta_schema
+from adapters.delta_tables import checked_files, delta_schema
+from adapters.delta_tables.checked_files import ChecksummedFile
 from adapters.delta_tables.table_storage import TableStorage
 from app.ports import TableFile
 
@@ -31,7 +32,8 @@ COLUMNS = 32
 LONGEST_TEXT = 32
 _LAST_CHARACTER = "\U0010ffff"
 
-_OPTIONS = {"compression": "zstd", "compression_level": 1, "store_schema": False}
+_OPTIONS = {"compression": "zstd", "compression_level": 1, "store_schema": False, "write_page_checksum": True}
+"""Our readers compare the file's own checksums; those of its pages are for others."""
 
 
 class RowWriter:
@@ -75,17 +77,18 @@ def writing(
     storage: TableStorage, folder: str, schema: pa.Schema, group_bytes: int = ROW_GROUP_BYTES
 ) -> Iterator[WrittenRows]:
     """Open a new file of rows with this schema in a table's folder. It is durable when the block ends."""
-    path = f"{uuid4()}.zstd.parquet"
+    path = f"{uuid4()}{checked_files.ENDING}"
     stored = delta_schema.stored_schema(schema)
     collector: list[pq.FileMetaData] = []
     written = WrittenRows()
-    with (
-        storage.create(f"{folder}/{path}") as file,
-        pq.ParquetWriter(file, stored, metadata_collector=collector, **_OPTIONS) as writer,
-    ):
-        written.rows = RowWriter(writer, stored, group_bytes)
-        yield written
-        written.rows.end_group()
+    with storage.create(f"{folder}/{path}") as opened:
+        file = ChecksummedFile(opened)
+        with pq.ParquetWriter(file, stored, metadata_collector=collector, **_OPTIONS) as writer:
+            written.rows = RowWriter(writer, stored, group_bytes)
+            yield written
+            written.rows.end_group()
+            writer.add_key_value_metadata(file.end_rows())
+        file.finish()
     said = _statistics(collector[0], written.rows.nans)
     written.file = TableFile(path, storage.size(f"{folder}/{path}"), collector[0].num_rows, said)
 

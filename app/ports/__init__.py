@@ -48,6 +48,7 @@ from app.ports.journal import (
 from app.ports.span_exporter import Span, SpanExporter, SpanExporterPlugin
 from app.ports.table_store import (
     FILES_BY_SOURCE,
+    CheckedTableFile,
     IcebergPlugin,
     IcebergTables,
     OpenTable,
@@ -89,6 +90,7 @@ __all__ = [
     "Catalog",
     "CatalogDatabase",
     "CatalogPlugin",
+    "CheckedTableFile",
     "Clock",
     "ContentStore",
     "ContentStorePlugin",

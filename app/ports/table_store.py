@@ -48,10 +48,20 @@ class OpenTable(NamedTuple):
     dataset: "Dataset"
 
 
+class CheckedTableFile(NamedTuple):
+    """A file of a table that was read to its end: its path within the table, the number of its rows in the table's log,
+    and how it differs from what was written; None if it does not."""
+
+    path: str
+    rows: int
+    damage: str | None
+
+
 class TableStore(Protocol):
     """Tables by name, in a folder or an object store. Each version of a table becomes visible as a whole.
 
-    A name is any text; the store derives a safe path from it.
+    A name is any text; the store derives a safe path from it. Whatever reads rows raises DamagedError for a file that
+    is not as it was written, and gives no row of the damaged part.
     """
 
     def names(self) -> list[str]:
@@ -96,6 +106,9 @@ class TableStore(Protocol):
 
     def rows(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Return the rows of the newest version. Raises KeyError if there is no such table or column."""
+
+    def verify(self, name: str) -> Iterator[CheckedTableFile]:
+        """Read each file of the newest version to its end. Raises KeyError if there is no such table."""
 
     def open(self, name: str, excluding: Collection[str] | None = None) -> OpenTable:
         """Return the newest version for scanning, with the columns and filters that a reader pushes down.

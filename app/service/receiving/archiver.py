@@ -81,11 +81,19 @@ class Archiver:
                     f"{name} in the archive is from another journal: every journal needs an archive of its own"
                 )
         if there != segment.size:
-            with self._target.create(name) as copy:
-                for view in self._context.journal.segment_bytes(segment.number):
-                    copy.write(view)
+            self._copy(segment.number)
             log.info("segment_archived", segment=segment.number, bytes=segment.size)
         self._copied[segment.number] = segment.size
+
+    def copy_again(self, segment: int) -> None:
+        """Replace the copy of a sealed segment. Raises GatewayError when the archive belongs to another journal."""
+        self._require_ours()
+        self._copy(segment)
+
+    def _copy(self, segment: int) -> None:
+        with self._target.create(segment_name(segment)) as copy:
+            for view in self._context.journal.segment_bytes(segment):
+                copy.write(view)
 
     def _require_ours(self) -> None:
         """Raise GatewayError when the archive belongs to another journal. An archive without an owner gets this

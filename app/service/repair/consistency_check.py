@@ -14,6 +14,7 @@ from app.model.records import CONTENT_LOST, AttachmentRecord, DeliveryRecord
 from app.ports import Catalog, Journal, JournalReader
 from app.service.content.stored_content import object_name
 from app.service.repair import record_files
+from app.service.repair.archive_check import damage_of, damaged_copies
 from app.service.repair.catalog_pages import AT_ONCE, OPEN, attachments_in, batched, ended_attachments, pages
 from app.service.repair.content_check import measure, object_size, unsound
 from app.service.repair.finding_kinds import CannotCheck, Finding
@@ -23,7 +24,6 @@ from app.service.repair.repair_stores import GatewayStores, ProgressListener
 
 ATTACHMENTS, UPLOADS = "attachments/", "outgoing/"
 
-_SHOWN = 3
 _OTHER_JOURNAL = ("catalog-foreign", "journal-replaced")
 _OPEN_DELIVERIES = (DeliveryState.QUEUED, DeliveryState.SENDING)
 
@@ -44,7 +44,14 @@ def check_all(estate: GatewayStores, progress: ProgressListener) -> Iterator[Fin
         if not any(finding.kind in _OTHER_JOURNAL for finding in foreign):
             for check in (_published, _needed, _contents, _objects, _messages, _uploads, _quarantine, _records):
                 yield from check(estate, estate.catalog, progress)
-    yield from _tables(estate, progress)
+    unchecked = []
+    for check_place in (damaged_copies, _tables):
+        try:
+            yield from check_place(estate, progress)
+        except CannotCheck as error:
+            unchecked.append(str(error))
+    if unchecked:
+        raise CannotCheck("; ".join(unchecked))
 
 
 # --- the journal --------------------------------------------------------------------------------------------------
@@ -54,21 +61,10 @@ def _segments(estate: GatewayStores, progress: ProgressListener) -> Iterator[Fin
     segments = estate.journal.segments()
     progress.begin("journal", sum(segment.size for segment in segments))
     for segment in segments:
-        try:
-            damage = []
-            for each in estate.journal.verify(segment.number):
-                places = (("batch", each.batch), ("row", each.row))
-                where = " ".join(f"{word} {number}" for word, number in places if number is not None)
-                damage.append(f"{where}: {each.why}" if where else each.why)
-        except KeyError:  # retired meanwhile
-            damage = []
-        except GatewayError as error:
-            damage = [str(error)]
+        damage = damage_of(estate.journal, segment.number)
         progress.advance(segment.size)
-        if damage:
-            more = f", and {len(damage) - _SHOWN:,} more" if len(damage) > _SHOWN else ""
-            detail = "; ".join(damage[:_SHOWN]) + more
-            yield Finding("segment-damaged", str(segment.number), f"segment {segment.number}", detail)
+        if damage is not None:
+            yield Finding("segment-damaged", str(segment.number), f"segment {segment.number}", damage)
 
 
 def _binding(estate: GatewayStores, catalog: Catalog) -> Iterator[Finding]:
@@ -356,15 +352,10 @@ def _tables(estate: GatewayStores, progress: ProgressListener) -> Iterator[Findi
         raise CannotCheck(f"the tables were not checked: {error}") from error
     for name in names:
         try:
-            known = store.describe(name)
-            rows = 0
-            for batch in store.rows(name):
-                rows += batch.num_rows
-                progress.advance(batch.num_rows)
-            if rows != known.rows and store.describe(name).version == known.version:
-                yield Finding(
-                    "table-damaged", name, f"table {name}", f"{rows:,} rows are there, {known.rows:,} expected"
-                )
+            for file in store.verify(name):
+                progress.advance(file.rows)
+                if file.damage is not None:
+                    yield Finding("table-damaged", name, f"table {name}", file.damage)
         except KeyError:  # removed meanwhile
             continue
         except Exception as error:  # noqa: BLE001 - any library's errors: tables that cannot be read are the findings

@@ -19,6 +19,7 @@ class Action(StrEnum):
     SET_OBJECT_ASIDE = "set-object-aside"
     REMOVE_UPLOAD = "remove-upload"
     RECORD = "record-catalog"
+    COPY_SEGMENT = "copy-segment"
     SET_SEGMENT_ASIDE = "set-segment-aside"
     NONE = "none"
 
@@ -77,6 +78,12 @@ KINDS: Mapping[str, FindingKind] = {
         "the messages in the damaged places are lost, unless their attachments are in the content store already",
         "set aside as soon as no attachment needs the rest of it",
         Action.SET_SEGMENT_ASIDE,
+    ),
+    "archive-damaged": FindingKind(
+        "a segment in the archive is not as it was written",
+        "the pipeline reports the messages in the damaged places as damaged, or stops there",
+        "copied again from the journal, if that has the segment undamaged; else nothing: restore it from a backup",
+        Action.COPY_SEGMENT,
     ),
     "segment-missing": FindingKind(
         "a segment that receivers have published is not in the archive",
@@ -146,8 +153,8 @@ KINDS: Mapping[str, FindingKind] = {
         Action.RECORD,
     ),
     "table-damaged": FindingKind(
-        "a table cannot be read to its end",
-        "queries of the table fail",
+        "a file of a table is not as it was written, or cannot be read",
+        "queries that read the file fail, and the table's files are not joined",
         "nothing: restore it from a backup, or remove it and run `pipeline batch` over the archive",
         Action.NONE,
     ),

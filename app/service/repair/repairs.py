@@ -11,6 +11,7 @@ from app.service.content.stored_content import object_name
 from app.service.context import ReceiverContext
 from app.service.events.event_entries import delivery_event, lost_parts_event
 from app.service.repair import record_files
+from app.service.repair.archive_check import copying_again
 from app.service.repair.catalog_pages import OPEN
 from app.service.repair.consistency_check import last_segment
 from app.service.repair.content_check import object_size
@@ -201,6 +202,18 @@ def _segments(
     return outcomes
 
 
+def _copies(
+    findings: Sequence[Finding], context: ReceiverContext, advance: Callable[[int], None]
+) -> list[RepairOutcome]:
+    copy_again = copying_again(context)
+    outcomes = []
+    for finding in findings:
+        why_not = copy_again(int(finding.subject))
+        outcomes.append(RepairOutcome(finding, done=not why_not, note=why_not))
+        advance(1)
+    return outcomes
+
+
 def _all_done(findings: Sequence[Finding]) -> list[RepairOutcome]:
     return [RepairOutcome(finding, done=True) for finding in findings]
 
@@ -215,5 +228,6 @@ _REPAIRS: Mapping[Action, Repair] = {
     Action.SET_OBJECT_ASIDE: _each(lambda finding, context: set_aside(finding.subject, context.store)),
     Action.REMOVE_UPLOAD: _each(lambda finding, context: context.store.delete(finding.subject)),
     Action.RECORD: _record,
+    Action.COPY_SEGMENT: _copies,
     Action.SET_SEGMENT_ASIDE: _segments,
 }

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from app.model.errors import DamagedError
 from app.model.names import library_and_member, plain_library
 from app.plugins import how_to_install
 from app.ports import OpenTable, TableStore
@@ -69,7 +70,7 @@ def _expression(column: str, data_type: object, as_text: bool) -> str:
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-    from pyarrow.dataset import Dataset
+    from pyarrow.dataset import Dataset, Scanner
 
 ROWS_A_BATCH = 16_384
 
@@ -152,9 +153,11 @@ def answered(store: TableStore, sql: str, memory: str) -> Iterator[QueryResult]:
 def confined(
     store: TableStore, names: Sequence[str], sql: str, settings: Mapping[str, str], *, as_text: bool = False
 ) -> Iterator[QueryResult]:
-    """Run a query that knows the tables of these names, with more settings of DuckDB. Raises QueryFailed, also during
-    the iteration. With `as_text`, the batches have text where Arrow or Python could not show a value."""
+    """Run a query that knows the tables of these names, with more settings of DuckDB. Raises QueryFailed, and
+    DamagedError for a file of a table, also during the iteration. With `as_text`, the batches have text where Arrow or
+    Python could not show a value."""
     duckdb = _duckdb()
+    damage: list[str] = []
     try:
         with duckdb.connect(":memory:", config=_CONFINED | dict(settings)) as database:
             # Among the settings of `connect`, this one would allow, and show, a path in the working folder.
@@ -168,15 +171,15 @@ def confined(
             # A filter excludes files of increments only by the columns that increments are not summed over: the sum of
             # what each file excludes may be in the result.
             tables = [store.open(name, KEY if name == QUALITY else None) for name in meant]
-            _make_views(database, tables, scans)
+            _make_views(database, tables, scans, damage)
             database.execute("SET lock_configuration = true")
             result = database.sql(sql)
             shown = _projected(result, as_text=False)
             schema = shown.limit(0).to_arrow_reader(1).schema
             reader = (_projected(result, as_text=True) if as_text else shown).to_arrow_reader(ROWS_A_BATCH)
-            yield QueryResult(schema, _read(reader), reader.schema, scans)
+            yield QueryResult(schema, _read(reader, damage), reader.schema, scans)
     except duckdb.Error as error:
-        raise QueryFailed(*_explained(error)) from error
+        raise _failure(error, damage) from error
 
 
 def _duckdb() -> Any:
@@ -200,14 +203,16 @@ def _require_reading(database: "DuckDBPyConnection", sql: str) -> None:
         _require_reading(database, _EXPLAIN.sub("", text, count=1))
 
 
-def _make_views(database: "DuckDBPyConnection", tables: Sequence[OpenTable], scans: list[FilesScanned]) -> None:
-    """Create a view for each table. Each scan of one is added to `scans`.
+def _make_views(
+    database: "DuckDBPyConnection", tables: Sequence[OpenTable], scans: list[FilesScanned], damage: list[str]
+) -> None:
+    """Create a view for each table. Each scan of one is added to `scans`, and what it finds damaged to `damage`.
 
     A library that has the name of one of DuckDB's own schemas gets no schema: its members could take the place of the
     views that list tables, for every query.
     """
     for table in tables:
-        relation = database.from_arrow(_scanned(table, scans))
+        relation = database.from_arrow(_scanned(table, scans, damage))
         relation.project(", ".join(map(_view_column, table.schema))).create_view(table.version.name, replace=False)
     for table in tables:
         name = table.version.name
@@ -219,7 +224,28 @@ def _make_views(database: "DuckDBPyConnection", tables: Sequence[OpenTable], sca
                 database.execute(f"CREATE VIEW {quoted(library)}.{quoted(member)} AS FROM {quoted(name)}")
 
 
-def _scanned(table: OpenTable, scans: list[FilesScanned]) -> "Dataset":
+class _Scan:
+    """A scan that DuckDB reads. Its errors are added to `damage` if a file is damaged.
+
+    pyarrow's own `Scanner.to_reader` holds the interpreter's lock while it waits for threads that read files. It never
+    ends when one of these needs the lock to raise an error.
+    """
+
+    def __init__(self, scanner: "Scanner", damage: list[str]) -> None:
+        self._scanner, self._damage = scanner, damage
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self._scanner.projected_schema, self._batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._scanner.to_batches()
+        except DamagedError as error:
+            self._damage.append(str(error))
+            raise
+
+
+def _scanned(table: OpenTable, scans: list[FilesScanned], damage: list[str]) -> "Dataset":
     """Return the rows of a table for DuckDB, with little read-ahead: DuckDB's memory limit does not cover Arrow's
     memory. Each scan is added to `scans`.
 
@@ -233,8 +259,8 @@ def _scanned(table: OpenTable, scans: list[FilesScanned]) -> "Dataset":
             scans.append(FilesScanned(len(meant), len(self.files)))
             read = FileSystemDataset(meant, self.schema, self.format, self.filesystem)
             if table.version.name == QUALITY:
-                return InMemoryDataset(summed(read.to_batches(**_READING_AHEAD))).scanner(**wanted)
-            return read.scanner(**{**_READING_AHEAD, **wanted})
+                return _Scan(InMemoryDataset(summed(read.to_batches(**_READING_AHEAD))).scanner(**wanted), damage)
+            return _Scan(read.scanner(**{**_READING_AHEAD, **wanted}), damage)
 
     stored = table.dataset
     return Scanned(list(stored.get_fragments()), stored.schema, stored.format, stored.filesystem)
@@ -246,11 +272,16 @@ def _view_column(field: pa.Field) -> str:
     return f"{made.format(column)} AS {column}" if made else column
 
 
-def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+def _read(reader: pa.RecordBatchReader, damage: Sequence[str]) -> Iterator[pa.RecordBatch]:
     try:
         yield from reader
     except (pa.ArrowException, OSError) as error:
-        raise QueryFailed(*_explained(error)) from error
+        raise _failure(error, damage) from error
+
+
+def _failure(error: Exception, damage: Sequence[str]) -> Exception:
+    """Return the error of the damage that stopped the query, which DuckDB's error only quotes; else QueryFailed."""
+    return DamagedError(damage[0]) if damage else QueryFailed(*_explained(error))
 
 
 def _explained(error: Exception) -> tuple[str, str]:

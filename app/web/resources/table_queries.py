@@ -85,7 +85,7 @@ class QueryView(BaseModel):
         },
         **responses(
             *("invalid", "too-large", "not-acceptable", "query-failed", "conversion-limit", "busy"),
-            "tables-unavailable",
+            *("damaged", "tables-unavailable"),
         ),
     },
 )

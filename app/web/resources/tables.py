@@ -113,7 +113,8 @@ _ROWS_RESPONSES: dict[int | str, dict[str, Any]] = {
     },
     304: {"description": "the client already has them"},
     **responses(
-        "table-not-found", "not-acceptable", "precondition-failed", "invalid", "not-representable", "tables-unavailable"
+        *("table-not-found", "not-acceptable", "precondition-failed", "invalid", "not-representable"),
+        *("damaged", "tables-unavailable"),
     ),
 }
 

@@ -18,6 +18,7 @@ from app.pipeline.commit.tables import QUALITY, Increment, hour_of
 from app.tables.write import FORMATS
 from app.web.resources.tables import JSON_ROWS
 from tests.support.built import RECEIVED, Built, without_deltalake
+from tests.support.kept import flip
 from tests.support.tables import field, long, pupils, visits
 from tests.web.conftest import connected, stocked
 from tests.web.stock import Stock
@@ -307,3 +308,24 @@ def test_openapi(shared_http: httpx.Client) -> None:
     assert PARQUET in rows["responses"]["200"]["content"]
     assert {"format", "columns", "offset", "limit", "missing", "dates"} <= {each["name"] for each in rows["parameters"]}
     assert "table-not-found" in rows["responses"]["404"]["content"]["application/problem+json"]["examples"]
+
+
+# --- damage -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", [100, -100], ids=["values", "footer"])
+def test_a_damaged_file_is_a_problem_that_names_it(get: Any, shared_http: httpx.Client, built: Built, at: int) -> None:
+    (path,) = Path(built.tables.location("WORK.PUPILS")).glob("*.parquet")
+    whole = path.read_bytes()
+    query = {"sql": "SELECT * FROM work.pupils"}
+    try:
+        flip(path, at)
+        asked = [get(f"/WORK.PUPILS/rows?format={word}") for word in ("parquet", "csv", "json", "xpt")]
+        for response in (*asked, shared_http.post("/v1/tables/query", json=query)):
+            assert problem(response) == (500, "/problems/damaged")
+            assert path.name in response.json()["detail"]
+            assert str(path.parent.parent) not in response.text
+        assert get("/WORK.MIXED/rows?format=csv").status_code == 200
+    finally:
+        path.write_bytes(whole)
+    assert shared_http.post("/v1/tables/query", json=query).status_code == 200
