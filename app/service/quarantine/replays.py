@@ -10,7 +10,7 @@ from app.assembly.states import Input, follow
 from app.codecs.sas.correlid import SIZE
 from app.framing.registry import find_framing
 from app.model.attachment import AttachmentState
-from app.model.errors import InvalidInputError
+from app.model.errors import DamagedError, InvalidInputError
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage, Position
 from app.model.records import DAMAGED_PART, AttachmentRecord, QuarantineRecord
@@ -118,6 +118,8 @@ class Replayer:
                 self.replay(quarantine_id)
             except KeyError:
                 log.warning("replay_failed", entry=quarantine_id, reason="its journal segment is gone")
+            except DamagedError as error:
+                log.warning("replay_failed", entry=quarantine_id, reason=str(error))
             self._context.catalog.drop_replay_request(quarantine_id)
 
     def _finish(self, attachment: AttachmentRecord | None) -> Replayed:

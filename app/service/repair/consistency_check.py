@@ -13,6 +13,7 @@ from app.model.message import Position
 from app.model.records import CONTENT_LOST, AttachmentRecord, DeliveryRecord
 from app.ports import Catalog, Journal, JournalReader
 from app.service.content.stored_content import object_name
+from app.service.quarantine.quarantine_records import copied_body
 from app.service.repair import record_files
 from app.service.repair.catalog_pages import AT_ONCE, OPEN, attachments_in, batched, ended_attachments, pages
 from app.service.repair.content_check import measure, object_size, unsound
@@ -307,16 +308,16 @@ def _upload(estate: GatewayStores, delivery: DeliveryRecord, progress: ProgressL
 def _quarantine(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     progress.begin("quarantine", None)
     for entry in pages(lambda at: catalog.quarantined(None, None, at, AT_ONCE)):
-        name: str | None = entry.object_name
-        if name is None:
+        if entry.in_journal or (copy := catalog.quarantine_copy(entry.id)) is None:
             continue
         try:
-            size = measure(estate.store.read(name), progress.advance).size
+            size = len(copied_body(copy, estate.store))
         except KeyError:
-            why = f"{name} is gone"
+            why = f"{entry.object_name} is gone"
         except GatewayError as error:
             why = str(error)
         else:
+            progress.advance(size)
             why = "" if size == entry.size else f"{size:,} bytes are there, {entry.size:,} were written"
         if why and catalog.quarantine_entry(entry.id) is not None:
             yield Finding("quarantine-damaged", entry.id, f"quarantined message {entry.id}", why)
