@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from app.model.attachment import AttachmentState, DeliveryState
-from app.model.errors import GatewayError
+from app.model.errors import CatalogDamaged, GatewayError
 from app.model.message import Position
 from app.model.records import CONTENT_LOST, AttachmentRecord, DeliveryRecord
 from app.ports import Catalog, Journal, JournalReader
@@ -40,12 +40,19 @@ def check_all(estate: GatewayStores, progress: ProgressListener) -> Iterator[Fin
         if estate.catalog_error is not None or estate.journal.segments() or has_objects:
             yield Finding(kind, estate.database.place, estate.database.place, estate.catalog_error or "")
     else:
-        foreign = [*_binding(estate, estate.catalog)]
-        yield from foreign
-        if not any(finding.kind in _OTHER_JOURNAL for finding in foreign):
-            for check in (_published, _needed, _contents, _objects, _messages, _uploads, _quarantine, _records):
-                yield from check(estate, estate.catalog, progress)
+        try:
+            yield from _compared(estate, estate.catalog, progress)
+        except CatalogDamaged as error:
+            yield Finding("catalog-damaged", estate.database.place, estate.database.place, str(error))
     yield from _tables(estate, progress)
+
+
+def _compared(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
+    foreign = [*_binding(estate, catalog)]
+    yield from foreign
+    if not any(finding.kind in _OTHER_JOURNAL for finding in foreign):
+        for check in (_published, _needed, _contents, _objects, _messages, _uploads, _quarantine, _records):
+            yield from check(estate, catalog, progress)
 
 
 # --- the journal --------------------------------------------------------------------------------------------------
