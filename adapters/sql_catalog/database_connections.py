@@ -44,6 +44,7 @@ from sqlalchemy.pool import NullPool
 from adapters.connections import LogIn
 from adapters.sql_catalog.database_errors import explained
 from adapters.sql_catalog.locks import AdvisoryLock, FileLock, GatewayLock
+from adapters.sql_catalog.schema.bounded_types import UNREADABLE, damaged
 from adapters.sql_catalog.schema.migrations import upgrade
 from adapters.sql_catalog.writer_turn import LONGEST_WAIT, take_turn
 from app.model.errors import CatalogError, GatewayError
@@ -324,7 +325,10 @@ def _from_json(text: str | bytes) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:  # an escaped lone surrogate
-        return json.loads(text)
+        try:
+            return json.loads(text)
+        except UNREADABLE as error:
+            raise damaged("a value in JSON", error) from error
 
 
 def engine_of(url: URL, **options: Any) -> Engine:

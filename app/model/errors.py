@@ -81,6 +81,10 @@ class CatalogError(GatewayError):
     """The catalog cannot be read or written."""
 
 
+class CatalogDamaged(CatalogError):
+    """The catalog is not as it was written: its database says so, or what it returns is no row of ours."""
+
+
 class LeaseLost(CatalogError):
     """Another process holds the lease under which this one writes: it must stop what the lease allows."""
 

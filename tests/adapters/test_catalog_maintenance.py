@@ -1,7 +1,10 @@
 """Catalog databases as a whole, SQLite and PostgreSQL."""
 
+import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -111,3 +114,83 @@ def test_damage_of_a_file_is_found(tmp_path: Path, spoil: bool) -> None:
         data = data[: len(data) // 2]
     path.write_bytes(data)
     assert SqlCatalog.database(url).problems()
+
+
+TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+REFERRED = {"attachment_id": "a1", "delivery_id": "d1", "id": "the one"}
+
+
+def fill_each_table(path: Path) -> None:
+    """Put rows into each table that has none."""
+    with closing(SqlCatalog(f"sqlite:///{path}")) as catalog:
+        catalog.checkpoint(Checkpoint(progress=5, attachments=[attachment(1)], messages=[message(1, "a1")]))
+        catalog.add_delivery(delivery(1), [NewEvent("delivery.queued", "d1", 1, {"a": [1]})])
+        catalog.bind(JOURNAL)
+    random = Random(5)
+    made: dict[str, Callable[[str], object]] = {
+        "TEXT": lambda name: REFERRED.get(name, f"{name} {random.random()}"),
+        "BLOB": lambda _: random.randbytes(40),
+        "JSON": lambda _: '["x", {"y": 1}]',
+        "BIGINT": lambda _: random.getrandbits(60),
+        "INTEGER": lambda _: random.getrandbits(30),
+        "BOOLEAN": lambda _: 1,
+    }
+    with closing(sqlite3.connect(path)) as file:
+        for (table,) in file.execute(TABLES).fetchall():
+            if file.execute(f"SELECT * FROM {table}").fetchone() is None:
+                row = [made[kind](name) for _, name, kind, *_ in file.execute(f"PRAGMA table_info({table})")]
+                file.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+        file.commit()
+        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        file.execute("PRAGMA journal_mode = DELETE")
+
+
+def columns_of(path: Path) -> dict[str, str]:
+    """The names of the columns of each table."""
+    with closing(sqlite3.connect(path)) as file:
+        tables = [name for (name,) in file.execute(TABLES)]
+        named = {table: file.execute(f"SELECT name FROM pragma_table_info('{table}')").fetchall() for table in tables}
+    return {table: ", ".join(f"[{name}]" for (name,) in names) for table, names in named.items()}
+
+
+def rows_in(path: Path, columns: dict[str, str]) -> dict[str, list[str]]:
+    """The rows of each table, their bytes as they are."""
+    with closing(sqlite3.connect(path)) as file:
+        file.text_factory = bytes
+        return {
+            table: sorted(map(repr, file.execute(f"SELECT {names} FROM {table}"))) for table, names in columns.items()
+        }
+
+
+@pytest.mark.parametrize(("filled", "flips", "least"), [(True, 500, 300), (False, 300, 150)])
+def test_no_flipped_bit_of_a_file_changes_a_row_untold(tmp_path: Path, filled: bool, flips: int, least: int) -> None:
+    """An empty catalog is mostly its schema."""
+    path, spoilt = tmp_path / "catalog.sqlite", tmp_path / "spoilt.sqlite"
+    SqlCatalog(f"sqlite:///{path}").close()
+    if filled:
+        fill_each_table(path)
+    columns, data, random = columns_of(path), path.read_bytes(), Random(7)
+    whole, database = rows_in(path, columns), SqlCatalog.database(f"sqlite:///{spoilt}")
+    assert all(whole.values()) == filled
+    spoilt.write_bytes(data)
+    assert database.problems() == []
+    told = 0
+    for at in random.sample([at for at, byte in enumerate(data) if byte], flips):
+        bit = random.randrange(8)
+        spoilt.write_bytes(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
+        if database.problems():
+            told += 1
+        else:
+            assert rows_in(spoilt, columns) == whole, f"byte {at}, bit {bit}"
+            SqlCatalog(f"sqlite:///{spoilt}").close()
+    assert told > least
+
+
+def test_a_row_that_is_not_like_its_copy_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.sqlite"
+    with closing(SqlCatalog(f"sqlite:///{path}")) as catalog:
+        catalog.checkpoint(Checkpoint(attachments=[attachment(1, description="as it was sent")]))
+    data = path.read_bytes()
+    assert data.count(b"as it was sent") == 2, "the row, and its copy"
+    path.write_bytes(data.replace(b"as it was sent", b"as it was seot", 1))
+    assert "row 1 of attachments is not as it was written" in SqlCatalog.database(f"sqlite:///{path}").problems()

@@ -96,7 +96,7 @@ def _audited(world: World) -> Found:
         held = [key.hex() for key in world.ledger.attachments if world.ledger.is_acknowledged(key)]
         found.lost.extend(f"{key}: the gateway is down" for key in held)
         return found
-    items = world.listing()
+    items = _listed(world)
     counted = Counter(item["correl_id"] for item in items)
     found.twice.extend(f"{correl_id} is listed {count} times" for correl_id, count in counted.items() if count > 1)
     by_key = {bytes.fromhex(item["correl_id"]): item for item in items}
@@ -117,6 +117,22 @@ def _audited(world: World) -> Found:
         found.twice.extend(notes.twice)
         found.wrong.extend(notes.wrong)
     return found
+
+
+def _listed(world: World) -> list[dict[str, Any]]:
+    """Return all attachments that REST lists. If the gateway says that its catalog is damaged, repair that first, like
+    an operator."""
+    try:
+        return world.listing()
+    except httpx.HTTPStatusError:
+        if not world.is_catalog_damaged or "catalog_damaged" not in world.gateway.log:
+            raise
+    world.shim.clear()
+    world.kill()
+    world.run("fsck --repair")
+    world.start()
+    await_everything(world)
+    return world.listing()
 
 
 def _compare(world: World, key: bytes, item: dict[str, Any] | None, found: Found) -> None:

@@ -1,4 +1,6 @@
+import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,11 @@ from app.model.principals import Scope
 from app.model.records import Checkpoint
 from app.service.access.api_keys import KeyLimits, make_key
 from app.service.context import ReceiverContext
-from app.service.quarantine.quarantine_records import quarantine_entry
+from app.service.quarantine.quarantine_records import copy_quarantined, quarantine_entry
 from app.service.sending.framer import Framer
 from app.testing.outgoing_files import delivery, framing_options
 from tests.framing.order_packets import bare, parquet, table, written
+from tests.support.kept import flip
 from tests.web.conftest import connected
 from tests.web.stock import Stock
 
@@ -289,3 +292,33 @@ def test_a_replay_reads_by_the_framing_that_the_source_has_now(tmp_path: Path) -
         assert last([packets[0]], "subjects")["entry"]["why"].startswith(why)
         assert last([undescribed], "packets")["result"] == "processed"
     stock.close()
+
+
+@pytest.mark.usefixtures("one_process")
+@pytest.mark.parametrize("size", [100, 9_000])
+def test_a_damaged_copy_is_told_and_never_served(stock: Stock, http: httpx.Client, size: int) -> None:
+    record = stock.quarantined(bytes(size))
+    stock.journal.seal()
+    copy_quarantined(stock.gateway.context, Position.unpack(record.position).segment + 1)
+    of_entry = f"/v1/quarantine/{record.id}"
+    assert http.get(f"{of_entry}/body").content == bytes(size)
+    found = stock.catalog.quarantine_entry(record.id)
+    assert found is not None
+    if found.object_name is None:
+        damage = "UPDATE quarantine_copies SET body = CAST(replace(hex(body), '00', '01') AS BLOB)"
+        with closing(sqlite3.connect(stock.settings.data / "catalog.sqlite", isolation_level=None)) as database:
+            database.execute(damage)
+    else:
+        flip(Path(stock.store.local_path(found.object_name) or ""))
+    for path in ("", "/body", "/trace"):
+        assert_damaged(http.get(of_entry + path))
+    assert_damaged(http.post(f"{of_entry}/replay"))
+    many = http.post("/v1/quarantine/replay", json={"ids": [record.id]}).json()["items"]
+    assert [each["result"] for each in many] == ["damaged"]
+    (listed,) = http.get("/v1/quarantine").json()["items"]
+    assert listed["id"] == record.id
+
+
+def assert_damaged(response: httpx.Response) -> None:
+    assert (response.status_code, response.json()["type"]) == (500, "/problems/damaged")
+    assert "CRC-32C of quarantined message" in response.json()["detail"]

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, sel
 
 from adapters.sql_catalog.parts.part import CatalogPart, chunks
 from adapters.sql_catalog.schema.catalog_tables import dead_letters, event_logs, events, webhooks
-from adapters.sql_catalog.schema.record_rows import event_record
+from adapters.sql_catalog.schema.record_rows import event_record, reads
 from app.model.event_logs import EventLogs
 from app.model.records import EventRecord
 from app.model.webhook_state import DeadLetter, WebhookRecord, WebhookState
@@ -125,11 +125,13 @@ def _these(webhook: str, events: Collection[int] | None) -> Iterator[ColumnEleme
         yield its & dead_letters.c.number.in_(some)
 
 
+@reads(webhooks)
 def _record(row: Row[Any]) -> WebhookRecord:
     values = {name: getattr(row, name) for name in _FIELDS}
     return WebhookRecord(**values | {"state": WebhookState(row.state)})
 
 
+@reads(dead_letters)
 def _letter(row: Row[Any]) -> DeadLetter:
     event = EventRecord(row.number, row.type, row.subject, row.time, row.data, row.trace_parent)
     return DeadLetter(row.webhook, event, row.failed_at, row.reason, row.queued_at)

@@ -9,6 +9,7 @@ from sqlalchemy import BigInteger, Row, bindparam, insert, or_, select, update
 from adapters.sql_catalog.parts.part import CatalogPart
 from adapters.sql_catalog.schema.bounded_types import AnyText
 from adapters.sql_catalog.schema.catalog_tables import api_keys, shared_secrets
+from adapters.sql_catalog.schema.record_rows import reads
 from app.model.principals import ApiKey, Scope
 
 _SETS = ("scopes", "sources", "destinations")
@@ -31,7 +32,7 @@ class KeysPart(CatalogPart):
             connection.execute(insert(api_keys).values(values))
 
     def api_keys(self) -> list[ApiKey]:
-        return self._all(select(api_keys).order_by(api_keys.c.created_at, api_keys.c.id), _key)
+        return self._all(select(api_keys).order_by(api_keys.c.created_at, api_keys.c.id), api_key)
 
     def revoke_key(self, key_id: str, now: int) -> bool:
         unrevoked = update(api_keys).where(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
@@ -60,7 +61,9 @@ class KeysPart(CatalogPart):
             return bytes(connection.scalar(known) or b"")
 
 
-def _key(row: Row[Any]) -> ApiKey:
+@reads(api_keys)
+def api_key(row: Row[Any]) -> ApiKey:
+    """Return the key of a row of `api_keys`."""
     values = dict(row._mapping)
     for name in _SETS:
         values[name] = None if values[name] is None else frozenset(values[name])

@@ -3,27 +3,37 @@
 A copy is always a SQLite file, so that a backup of one kind of database can be restored into the other.
 """
 
+import re
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 from sqlalchemy import Connection, delete, func, insert, inspect, select, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from adapters.disk import make_folders, sync_folder
 from adapters.sql_catalog.database_connections import Database, engine_of, parsed
 from adapters.sql_catalog.database_errors import explained
 from adapters.sql_catalog.parts.events import begin_event_log
+from adapters.sql_catalog.parts.keys import api_key
 from adapters.sql_catalog.schema import catalog_tables
-from adapters.sql_catalog.schema.migrations import require_known
+from adapters.sql_catalog.schema.catalog_tables import api_keys
+from adapters.sql_catalog.schema.migrations import COPY_OF, require_known
 from app.model.errors import GatewayError
 from app.model.masking import masked
+from app.model.principals import ApiKey
+from app.model.records import QuarantineCopy
 
 ROWS_AT_ONCE = 1000
 _MOST_PROBLEMS = 10
 _SUFFIXES = ("", "-wal", "-shm")
 _SOUND = "ok"
+_DIFFERS = re.compile(f"(row [0-9]+) missing from index {COPY_OF}(.+)")
+"""SQLite's message about a row that is not like its copy."""
+_UNREADABLE = (SQLAlchemyError, UnicodeDecodeError, GatewayError)
 _NUMBERED = ("events", "part_runs")
 
 
@@ -52,13 +62,31 @@ class Maintenance:
             return []
         try:
             with closing(_read_only(path)) as connection:
+                connection.text_factory = partial(str, encoding="utf-8", errors="replace")  # damaged names
                 found = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})")]
                 found += [
                     f"a row of {row[0]} has no {row[2]}" for row in connection.execute("PRAGMA foreign_key_check")
                 ]
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter: a message with a damaged name
             return [str(error)]
-        return [each for each in found if each != _SOUND][:_MOST_PROBLEMS]
+        found = [_DIFFERS.sub(r"\1 of \2 is not as it was written", each) for each in found if each != _SOUND]
+        return found[:_MOST_PROBLEMS]
+
+    def sound_keys(self) -> list[ApiKey]:
+        if self._path is None:
+            return []
+        with suppress(*_UNREADABLE), self._connected() as connection:
+            found = connection.exec_driver_sql(f"PRAGMA integrity_check({api_keys.name})").scalars().all()
+            if found == [_SOUND]:
+                return [api_key(row) for row in connection.execute(select(api_keys))]
+        return []
+
+    def quarantine_copies(self, quarantine_ids: Sequence[str]) -> list[QuarantineCopy]:
+        copies = catalog_tables.quarantine_copies
+        wanted = select(copies).where(copies.c.id.in_(quarantine_ids))
+        with suppress(*_UNREADABLE), self._connected() as connection:
+            return [QuarantineCopy._make(row) for row in connection.execute(wanted)]
+        return []
 
     def is_empty(self) -> bool:
         if not self.exists():

@@ -53,6 +53,7 @@ from adapters.sql_catalog.schema.record_rows import (
     message_columns,
     message_record,
     pack_triplets,
+    reads,
     unpack_extents,
 )
 from app.model.attachment import AttachmentState
@@ -311,6 +312,7 @@ def _values(run: PipelineRun) -> dict[str, Any]:
     return asdict(run) | {"state": run.state.value}
 
 
+@reads(pipeline_runs)
 def _run(row: Row[Any]) -> PipelineRun:
     return PipelineRun(**dict(row._mapping) | {"state": RunState(row.state)})
 

@@ -102,7 +102,7 @@ class QuarantinePart(CatalogPart):
     def quarantine_copy(self, quarantine_id: str) -> QuarantineCopy | None:
         return self._one(
             select(_copies).where(_copies.c.id == quarantine_id),
-            lambda row: QuarantineCopy(row.id, row.descriptor, row.body),
+            QuarantineCopy._make,
         )
 
     def uncopied_quarantine(self, position_below: int, largest: int, limit: int) -> list[QuarantineRecord]:

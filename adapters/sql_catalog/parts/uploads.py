@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, ins
 from adapters.sql_catalog.listing_pages import Listing, fetch_page
 from adapters.sql_catalog.parts.part import CatalogPart, among
 from adapters.sql_catalog.schema.catalog_tables import upload_pieces, uploads
+from adapters.sql_catalog.schema.record_rows import reads
 from app.model.uploads import (
     QuotaExceeded,
     TooManyUploads,
@@ -19,6 +20,7 @@ from app.model.uploads import (
 from app.ports import Page, UploadTotals
 
 
+@reads(uploads)
 def _record(row: Row[Any]) -> UploadRecord:
     return UploadRecord(**row._mapping)
 

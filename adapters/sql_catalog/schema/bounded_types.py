@@ -2,14 +2,19 @@
 
 import re
 from collections.abc import Callable, Sequence
+from struct import error as StructError  # noqa: N812 - the library has no other name for it
 from typing import Any
 
 from sqlalchemy import JSON, BigInteger, Integer, LargeBinary, Text
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
+from app.model.errors import CatalogDamaged, with_type
 from app.model.evidence import Choice
 from app.model.records import ContainedFile
+
+UNREADABLE = (TypeError, ValueError, LookupError, StructError)
+"""Errors of a conversion to which a database gives values that this program has not written."""
 
 # PostgreSQL stores no NUL and no driver encodes a lone surrogate, but a sender's names may contain both.
 _UNSTORABLE = re.compile("[\0\x1a\ud800-\udfff]")
@@ -35,11 +40,20 @@ class AnyText(TypeDecorator[str]):
         return original
 
 
+def damaged(what: str, error: Exception) -> CatalogDamaged:
+    """Return the error about a value or a row that cannot be read."""
+    repair = "stop the gateway and run `attachment-gateway fsck --repair`"
+    return CatalogDamaged(f"the catalog is damaged: {what} cannot be read ({with_type(error)}): {repair}")
+
+
 def original(value: str | None) -> str | None:
-    """Return the text for which `storable` returned this one."""
-    if value is None or "\x1a" not in value:
-        return value
-    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), value)
+    """Return the text for which `storable` returned this one. Raises CatalogDamaged."""
+    try:
+        if value is None or "\x1a" not in value:
+            return value
+        return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), value)
+    except TypeError as error:
+        raise damaged("a text", error) from error
 
 
 def storable(value: str | None) -> str | None:
@@ -72,7 +86,10 @@ class BitMask(TypeDecorator[int]):
         return None if value is None else f"{value:x}"
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> int | None:  # noqa: ARG002
-        return None if value is None else int(value, 16)
+        try:
+            return None if value is None else int(value, 16)
+        except UNREADABLE as error:
+            raise damaged("a set of bits", error) from error
 
 
 class Choices(TypeDecorator[tuple[Choice, ...]]):
@@ -85,7 +102,10 @@ class Choices(TypeDecorator[tuple[Choice, ...]]):
         return None if value is None else [*map(tuple, value)]
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> tuple[Choice, ...]:  # noqa: ARG002
-        return tuple(map(Choice.of, value or ()))
+        try:
+            return tuple(map(Choice.of, value or ()))
+        except UNREADABLE as error:
+            raise damaged("a choice between readings", error) from error
 
 
 class Files(TypeDecorator[tuple[ContainedFile, ...]]):

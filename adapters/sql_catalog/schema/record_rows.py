@@ -1,15 +1,17 @@
 """Conversion between the records of `app.model.records` and rows of the tables."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from functools import wraps
 from itertools import chain
 from operator import attrgetter, itemgetter
 from struct import iter_unpack, pack
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import Row
+from sqlalchemy import Boolean, Integer, Row, Table
 
 from adapters.sql_catalog.schema import catalog_tables
+from adapters.sql_catalog.schema.bounded_types import UNREADABLE, AnyText, BitMask, Octets, damaged
 from app.codecs.sas.correlid import compared
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
 from app.model.errors import kind_of_reason
@@ -26,6 +28,8 @@ from app.model.records import (
     PartRun,
     QuarantineRecord,
 )
+
+T = TypeVar("T")
 
 Values = dict[str, Any]
 Columns = dict[str, Sequence[Any]]
@@ -49,6 +53,42 @@ _NO_GROUP = (None, None, None)
 SEGMENT_SHIFT = 32
 """The number of bits of a packed position below its segment."""
 ENDED = (DeliveryState.SENT, DeliveryState.FAILED, DeliveryState.CANCELLED)
+
+
+_TYPES: Mapping[type[Any], type[Any]] = {AnyText: str, Octets: bytes, BitMask: int, Boolean: bool, Integer: int}
+"""The types of values by those of columns. Values in JSON have any type."""
+
+
+def reads(table: Table) -> Callable[[Callable[[Row[Any]], T]], Callable[[Row[Any]], T]]:
+    """Return the decorator of a function that reads rows of a table: it raises CatalogDamaged, with the key of the row,
+    for a row that this program has not written.
+
+    A damaged file may give values of other types. Most rows have values of the same types, which are compared once.
+    """
+    columns = tuple(table.columns)
+    key = columns.index(next(iter(table.primary_key)))
+    known: set[tuple[type[Any], ...]] = set()
+
+    def require_types(row: Row[Any]) -> None:
+        for column, value in zip(columns, row, strict=False):
+            wanted = next((each for kind, each in _TYPES.items() if isinstance(column.type, kind)), object)
+            if not (isinstance(value, wanted) or (value is None and column.nullable)):
+                raise TypeError(f"{column.name} is {type(value).__name__}, not {wanted.__name__}")
+
+    def decorate(read: Callable[[Row[Any]], T]) -> Callable[[Row[Any]], T]:
+        @wraps(read)
+        def record(row: Row[Any]) -> T:
+            try:
+                if (types := (*map(type, row),)) not in known:
+                    require_types(row)
+                    known.add(types)
+                return read(row)
+            except UNREADABLE as error:
+                raise damaged(f"row {row[key]!r} of {table.name}", error) from error
+
+        return record
+
+    return decorate
 
 
 def _reader(record: type[Any]) -> Callable[[Any], Values]:
@@ -82,6 +122,7 @@ def attachment_columns(records: Sequence[AttachmentRecord]) -> Columns:
     return columns
 
 
+@reads(catalog_tables.attachments)
 def attachment_record(row: Row[Any]) -> AttachmentRecord:
     values = [*_ATTACHMENT_VALUES(row)]
     values[_STATE] = _STATES[values[_STATE]]
@@ -100,6 +141,7 @@ def message_columns(records: Sequence[MessageRecord]) -> Columns:
     return columns
 
 
+@reads(catalog_tables.messages)
 def message_record(row: Row[Any]) -> MessageRecord:
     values = dict(zip(_MESSAGE_COLUMNS, row, strict=True))
     del values["correl_key"]
@@ -113,6 +155,7 @@ def quarantine_columns(records: Sequence[QuarantineRecord]) -> Columns:
     return columns
 
 
+@reads(catalog_tables.quarantine)
 def quarantine_record(row: Row[Any]) -> QuarantineRecord:
     values = dict(row._mapping)
     del values["why_kind"]
@@ -131,6 +174,7 @@ def delivery_values(record: DeliveryRecord) -> Values:
     return values
 
 
+@reads(catalog_tables.deliveries)
 def delivery_record(row: Row[Any]) -> DeliveryRecord:
     values = dict(row._mapping)
     for name in ("holds_content", "claimed_by", "claimed_until"):
@@ -146,6 +190,7 @@ def delivery_record(row: Row[Any]) -> DeliveryRecord:
     return DeliveryRecord(**values)
 
 
+@reads(catalog_tables.events)
 def event_record(row: Row[Any]) -> EventRecord:
     return EventRecord._make(row)
 
@@ -164,8 +209,17 @@ def runs_by_segment(runs: Iterable[PartRun]) -> dict[int, list[PartRun]]:
 
 
 def unpack_runs(blobs: Iterable[bytes]) -> list[PartRun]:
-    return [PartRun(*triplet) for blob in blobs for triplet in iter_unpack("<3q", blob)]
+    """Return the runs that `pack_triplets` has packed. Raises CatalogDamaged."""
+    return [PartRun(*triplet) for blob in blobs for triplet in _triplets(blob)]
 
 
 def unpack_extents(blob: bytes) -> tuple[Extent, ...]:
-    return tuple(Extent(*triplet) for triplet in iter_unpack("<3q", blob))
+    """Return the extents that `pack_triplets` has packed. Raises CatalogDamaged."""
+    return tuple(Extent(*triplet) for triplet in _triplets(blob))
+
+
+def _triplets(blob: bytes) -> Iterable[tuple[int, int, int]]:
+    try:
+        return iter_unpack("<3q", blob)
+    except UNREADABLE as error:
+        raise damaged("where an attachment is in the journal", error) from error

@@ -1,9 +1,11 @@
 """The catalog as a whole: its lock, the journal it belongs to, repair, and the database that holds it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from app.model.records import JournalIdentity
+from app.model.principals import ApiKey
+from app.model.records import JournalIdentity, QuarantineCopy
 
 
 class CatalogBinding(Protocol):
@@ -71,6 +73,13 @@ class CatalogDatabase(Protocol):
 
     def problems(self) -> list[str]:
         """Return the damage that the database itself finds. May be called while a gateway runs."""
+
+    def sound_keys(self) -> list[ApiKey]:
+        """Return the keys of clients, also of a damaged database, if their table is not damaged; otherwise none."""
+
+    def quarantine_copies(self, quarantine_ids: Sequence[str]) -> list[QuarantineCopy]:
+        """Return the copies of these entries' messages, as far as they can be read, also of a damaged database. Callers
+        compare their checksums."""
 
     def set_aside(self) -> str:
         """Make room for a new catalog; return where the old one is now, or what became of it."""

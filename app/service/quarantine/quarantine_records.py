@@ -11,11 +11,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from crc32c import crc32c
+
 from app.model.errors import DamagedError, InvalidInputError
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
 from app.model.records import DAMAGED_MESSAGE, AttachmentRecord, QuarantineCopy, QuarantineRecord
 from app.observe import logger
-from app.ports import JournalReader
+from app.ports import ContentStore, JournalReader
 from app.service.context import ServiceContext
 
 log = logger(__name__)
@@ -77,7 +79,8 @@ def small_copy(quarantine_id: str, message: PhysicalMessage) -> QuarantineCopy |
     descriptor = pack_descriptor(message)
     if len(message.body) + len(descriptor) > IN_CATALOG:
         return None
-    return QuarantineCopy(quarantine_id, descriptor, bytes(message.body))
+    body = bytes(message.body)
+    return QuarantineCopy(quarantine_id, descriptor, body, crc32c(body, crc32c(descriptor)))
 
 
 def pack_descriptor(message: PhysicalMessage) -> bytes:
@@ -100,14 +103,22 @@ def unpack_descriptor(descriptor: bytes, body: bytes) -> PhysicalMessage:
 
 
 def quarantined_message(record: QuarantineRecord, context: ServiceContext) -> PhysicalMessage:
-    """Return a quarantined message with its own copy of the body. Raises KeyError when its bytes are gone, and
-    NotArchived."""
+    """Return a quarantined message with its own copy of the body. Raises KeyError when its bytes are gone,
+    DamagedError when they are not as they were received, and NotArchived."""
     copy = context.catalog.quarantine_copy(record.id)
     if copy is None:
         message = context.journal.read(Position.unpack(record.position))
         return message._replace(body=bytes(message.body))
-    body = b"".join(context.store.read(copy_name(record.id))) if copy.body is None else copy.body
-    return unpack_descriptor(copy.descriptor, body)
+    return unpack_descriptor(copy.descriptor, copied_body(copy, context.store))
+
+
+def copied_body(copy: QuarantineCopy, store: ContentStore) -> bytes:
+    """Return the body of a copy. Raises KeyError when it is gone, and DamagedError when the copy is not as it was
+    made."""
+    body = b"".join(store.read(copy_name(copy.id))) if copy.body is None else copy.body
+    if copy.checksum is not None and (found := crc32c(body, crc32c(copy.descriptor))) != copy.checksum:
+        raise DamagedError(f"CRC-32C of quarantined message {copy.id} is {found:08x}, was {copy.checksum:08x}")
+    return body
 
 
 def is_lost_batch(record: QuarantineRecord) -> bool:
@@ -151,7 +162,8 @@ def copy_quarantined(context: ServiceContext, segment: int) -> None:
             objects[entry.id] = copy_name(entry.id)
             with context.store.create(objects[entry.id]) as target:
                 target.write(message.body)
-            copy = QuarantineCopy(entry.id, pack_descriptor(message), None)
+            descriptor = pack_descriptor(message)
+            copy = QuarantineCopy(entry.id, descriptor, None, crc32c(message.body, crc32c(descriptor)))
         copies.append(copy)
     context.catalog.copied_quarantine(copies, objects, gone)
     log.info("quarantine_copied", count=len(copies), objects=len(objects), gone=len(gone))

@@ -12,7 +12,7 @@ from app.codecs.sas.correlid import SIZE
 from app.framing.message_events import as_framed_now
 from app.framing.registry import find_framing
 from app.model.attachment import AttachmentState
-from app.model.errors import InvalidInputError
+from app.model.errors import DamagedError, InvalidInputError
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage, Position
 from app.model.records import DAMAGED_PART, AttachmentRecord, QuarantineRecord
@@ -126,6 +126,8 @@ class Replayer:
                 self.replay(quarantine_id)
             except KeyError:
                 log.warning("replay_failed", entry=quarantine_id, reason="its journal segment is gone")
+            except DamagedError as error:
+                log.warning("replay_failed", entry=quarantine_id, reason=str(error))
             self._context.catalog.drop_replay_request(quarantine_id)
 
     def _finish(self, attachment: AttachmentRecord | None) -> Replayed:

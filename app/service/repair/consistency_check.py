@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from app.model.attachment import AttachmentState, DeliveryState
-from app.model.errors import GatewayError
+from app.model.errors import CatalogDamaged, GatewayError
 from app.model.message import Position
 from app.model.records import CONTENT_LOST, AttachmentRecord, DeliveryRecord
 from app.ports import Catalog, Journal, JournalReader
 from app.service.content.stored_content import object_name
+from app.service.quarantine.quarantine_records import copied_body
 from app.service.repair import record_files
 from app.service.repair.archive_check import damage_of, damaged_copies
 from app.service.repair.catalog_pages import AT_ONCE, OPEN, attachments_in, batched, ended_attachments, pages
@@ -39,11 +40,10 @@ def check_all(estate: GatewayStores, progress: ProgressListener) -> Iterator[Fin
         if estate.catalog_error is not None or estate.journal.segments() or has_objects:
             yield Finding(kind, estate.database.place, estate.database.place, estate.catalog_error or "")
     else:
-        foreign = [*_binding(estate, estate.catalog)]
-        yield from foreign
-        if not any(finding.kind in _OTHER_JOURNAL for finding in foreign):
-            for check in (_published, _needed, _contents, _objects, _messages, _uploads, _quarantine, _records):
-                yield from check(estate, estate.catalog, progress)
+        try:
+            yield from _compared(estate, estate.catalog, progress)
+        except CatalogDamaged as error:
+            yield Finding("catalog-damaged", estate.database.place, estate.database.place, str(error))
     unchecked = []
     for check_place in (damaged_copies, _tables):
         try:
@@ -52,6 +52,14 @@ def check_all(estate: GatewayStores, progress: ProgressListener) -> Iterator[Fin
             unchecked.append(str(error))
     if unchecked:
         raise CannotCheck("; ".join(unchecked))
+
+
+def _compared(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
+    foreign = [*_binding(estate, catalog)]
+    yield from foreign
+    if not any(finding.kind in _OTHER_JOURNAL for finding in foreign):
+        for check in (_published, _needed, _contents, _objects, _messages, _uploads, _quarantine, _records):
+            yield from check(estate, catalog, progress)
 
 
 # --- the journal --------------------------------------------------------------------------------------------------
@@ -303,16 +311,16 @@ def _upload(estate: GatewayStores, delivery: DeliveryRecord, progress: ProgressL
 def _quarantine(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     progress.begin("quarantine", None)
     for entry in pages(lambda at: catalog.quarantined(None, None, at, AT_ONCE)):
-        name: str | None = entry.object_name
-        if name is None:
+        if entry.in_journal or (copy := catalog.quarantine_copy(entry.id)) is None:
             continue
         try:
-            size = measure(estate.store.read(name), progress.advance).size
+            size = len(copied_body(copy, estate.store))
         except KeyError:
-            why = f"{name} is gone"
+            why = f"{entry.object_name} is gone"
         except GatewayError as error:
             why = str(error)
         else:
+            progress.advance(size)
             why = "" if size == entry.size else f"{size:,} bytes are there, {entry.size:,} were written"
         if why and catalog.quarantine_entry(entry.id) is not None:
             yield Finding("quarantine-damaged", entry.id, f"quarantined message {entry.id}", why)

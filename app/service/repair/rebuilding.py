@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from app import plugins
 from app.model.attachment import AttachmentState
-from app.model.errors import GatewayError
+from app.model.errors import CatalogDamaged, GatewayError
 from app.model.message import Position
 from app.model.principals import ApiKey
 from app.model.records import (
@@ -32,18 +32,20 @@ from app.model.records import (
     Checkpoint,
     DeliveryRecord,
     MessageRecord,
+    QuarantineCopy,
     QuarantineRecord,
     changed,
 )
 from app.observe import logger
-from app.ports import Journal
+from app.ports import Catalog, CatalogDatabase, ContentStore, Journal
 from app.service.assembling.assembler import Assembler
 from app.service.content.stored_content import object_name
 from app.service.context import ServiceContext
 from app.service.finishing.finisher import Finisher
 from app.service.finishing.stored_parts import begun
+from app.service.quarantine.quarantine_records import copied_body
 from app.service.repair import record_files
-from app.service.repair.catalog_pages import OPEN, attachments_in, batched
+from app.service.repair.catalog_pages import AT_ONCE, OPEN, attachments_in, batched, pages
 from app.service.repair.content_check import object_size
 from app.service.repair.record_files import Dropped
 from app.service.repair.record_json import Row
@@ -103,6 +105,7 @@ def rebuild(estate: GatewayStores, progress: ProgressListener) -> Rebuilt:
             progress.advance(rebuilt.replayed)
             _finish(context, rebuilt, progress)
             _add_recorded_facts(context, old)
+            _add_quarantine_copies(context, estate.database)
             _quarantine_lost(context, to_find, rebuilt)
             _expire(context, old.unfinished, rebuilt)
             rebuilt.orphaned = _orphaned(context)
@@ -127,11 +130,19 @@ def rebuild(estate: GatewayStores, progress: ProgressListener) -> Rebuilt:
 
 
 def _recorded(estate: GatewayStores, journal: Journal) -> _Old:
-    """Write everything that a readable old catalog has to the records, and close it."""
-    if estate.catalog is None:
-        return _Old([], is_foreign=False)
-    with closing(estate.catalog) as old:
-        Recorder(old, estate.store).record_all()
+    """Write everything that a readable old catalog has to the records, and close it. Of a damaged one only the keys of
+    clients are taken, if these are sound."""
+    if estate.catalog is not None:
+        try:
+            return _recorded_of(estate.catalog, estate.store, journal)
+        except CatalogDamaged as error:
+            log.warning("catalog_damaged", reason=str(error))
+    return _Old([], is_foreign=False, keys=estate.database.sound_keys())
+
+
+def _recorded_of(catalog: Catalog, store: ContentStore, journal: Journal) -> _Old:
+    with closing(catalog) as old:
+        Recorder(old, store).record_all()
         unfinished = [record for state in OPEN for record in attachments_in(old, state)]
         bound, keys, last = old.journal_identity(), old.api_keys(), old.last_event()
         unsent = {name: last - record.position for name, record in old.webhooks().items() if record.position < last}
@@ -210,6 +221,21 @@ def _add_recorded_facts(context: ServiceContext, old: _Old) -> None:
         for row in some:
             if isinstance(row, Dropped) and row.kind == "message":
                 context.catalog.drop_message(row.id, [])
+
+
+def _add_quarantine_copies(context: ServiceContext, old: CatalogDatabase) -> None:
+    """Add the copies of quarantined messages that the journal no longer has. Damaged ones are left out."""
+    entries = pages(lambda at: context.catalog.quarantined(None, None, at, AT_ONCE))
+    for some in batched(entry.id for entry in entries if not entry.in_journal):
+        sound: list[QuarantineCopy] = []
+        for copy in old.quarantine_copies([each for each in some if context.catalog.quarantine_copy(each) is None]):
+            try:
+                copied_body(copy, context.store)
+            except (KeyError, GatewayError) as error:
+                log.warning("quarantine_copy_damaged", entry=copy.id, reason=str(error))
+            else:
+                sound.append(copy)
+        context.catalog.checkpoint(Checkpoint(quarantine_copies=sound))
 
 
 def _finish(context: ServiceContext, rebuilt: Rebuilt, progress: ProgressListener) -> None:

@@ -11,7 +11,15 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.model.errors import CatalogError, DamagedError, GatewayError, LimitExceeded, NotArchived, StoreFull
+from app.model.errors import (
+    CatalogDamaged,
+    CatalogError,
+    DamagedError,
+    GatewayError,
+    LimitExceeded,
+    NotArchived,
+    StoreFull,
+)
 from app.model.uploads import QuotaExceeded, TooManyUploads, UploadLimitReached, UploadSuperseded
 from app.observe import logger
 from app.ports import BadCursor
@@ -79,6 +87,8 @@ def _on_error(request: Request, error: Exception) -> JSONResponse:
     kind = next(each for each in type(error).__mro__ if each in _HANDLED)
     if kind is GatewayError:
         log.error("storage_failed", method=request.method, path=request.url.path, reason=str(error))
+    if isinstance(error, CatalogDamaged):
+        log.error("catalog_damaged", reason=str(error))
     return _HANDLED[kind](error).response(request.url.path)
 
 

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -13,12 +14,13 @@ from app.model.identity import attachment_id
 from app.model.principals import ApiKey, Scope
 from app.model.records import CONTENT_LOST, NewEvent
 from app.service.context import at_once
+from app.service.quarantine.quarantine_records import copy_quarantined, quarantined_message
 from app.service.repair.recorder import Recorder
 from app.service.retention.deletion import Deletion
 from app.service.retention.removal import Remover, RetentionClock
 from app.testing.outgoing_files import FILES, delivery
 from tests.cli.repairing.conftest import Fsck, lose, receive_one_by_one
-from tests.support.kept import SOURCE, Kept, assemble
+from tests.support.kept import SOURCE, Kept, assemble, flip
 from tests.support.loads import messages
 from tests.support.sas_client import binary_file
 
@@ -233,3 +235,75 @@ def test_what_retention_dropped_is_dropped_again_when_a_rebuilt_catalog_brings_i
             assert context.catalog.delivery(made.id) is None
         lose(kept)
         fsck.rebuild()
+
+
+def test_a_flipped_bit_of_a_value_is_told_and_repaired(kept: Kept, fsck: Fsck) -> None:
+    attached = binary_file(kept.program, "quarter-3.bin", kept.program.random.randbytes(9_000))
+    header, application, *parts = messages(kept.program, [attached])
+    odd = header._replace(msg_type=200_000, body=b"what nobody can read")
+    sent = [header, application._replace(body=b"to whom it may concern"), *parts, odd]
+    with kept.context() as context:
+        context.journal.append([each._replace(source=SOURCE, received_at=kept.clock.now()) for each in sent])
+        assemble(context)
+        key = ApiKey("k", "billing", b"digest of its key", frozenset({Scope.READ}), 1)
+        context.catalog.add_key(key)
+    each, path = kept.remember(attached), kept.folder / "catalog.sqlite"
+    for value in (b"quarter-3.bin", b"what nobody can read", b"to whom it may concern"):
+        assert not fsck.check()
+        flip(path, path.read_bytes().index(value) + 3)
+        assert fsck.check() == {"catalog-damaged": 1}
+        assert fsck.repair().code == 0
+        kept.assert_served()
+        with kept.context() as context:
+            (entry,) = context.catalog.quarantined(None, None, None, 9).items
+            (message,) = context.catalog.messages(None, None, 9).items
+            assert quarantined_message(entry, context).body == b"what nobody can read"
+            assert message.application_body == b"to whom it may concern"
+            assert context.catalog.api_keys() == [key]
+        assert kept.record(each).qualifier_2 == "quarter-3.bin"
+    flip(path, path.read_bytes().index(key.digest) + 3)
+    assert fsck.repair().code == 0
+    with kept.context() as context:
+        assert context.catalog.api_keys() == [], "a damaged key may be that of another client"
+
+
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_quarantined_messages_of_the_old_catalog_are_kept(kept: Kept, fsck: Fsck, is_damaged: bool) -> None:
+    later, *_ = messages(kept.program, [binary_file(kept.program, "x", b"x")])
+    bodies = [b"what is gone", b"what nobody can read", bytes(9_000)]
+    with kept.context() as context:
+        odd = later._replace(source=SOURCE, msg_type=200_000, received_at=kept.clock.now())
+        *_, position = context.journal.append([odd._replace(body=body) for body in bodies])
+        context.journal.seal()
+        assemble(context)
+        copy_quarantined(context, position.segment + 1)
+        Recorder(context.catalog, context.store).record()
+        context.journal.append([later._replace(source=SOURCE)])
+        context.journal.retire(position.segment)
+    path = kept.folder / "catalog.sqlite"
+    if is_damaged:
+        flip(path, path.read_bytes().index(bodies[0]) + 3)
+        assert fsck.check() == {"catalog-damaged": 1}
+    assert fsck.rebuild().code == 0
+    with kept.context() as context:
+        found = []
+        for entry in context.catalog.quarantined(None, None, None, 9).items:
+            with suppress(KeyError):
+                found.append(bytes(quarantined_message(entry, context).body))
+    assert sorted(found) == sorted(bodies[is_damaged:])
+
+
+def test_a_flipped_bit_of_a_quarantined_message_in_the_content_store_is_told(kept: Kept, fsck: Fsck) -> None:
+    header = messages(kept.program, [binary_file(kept.program, "x", b"x")])[0]
+    odd = header._replace(msg_type=200_000, body=bytes(9_000))
+    with kept.context() as context:
+        (position,) = context.journal.append([odd._replace(source=SOURCE, received_at=kept.clock.now())])
+        context.journal.seal()
+        assemble(context)
+        copy_quarantined(context, position.segment + 1)
+        (entry,) = context.catalog.quarantined(None, None, None, 9).items
+        assert quarantined_message(entry, context).body == odd.body
+    assert not fsck.check()
+    assert entry.object_name is not None
+    flip(kept.folder / "content" / entry.object_name)
+    assert fsck.check() == {"quarantine-damaged": 1}

@@ -1,7 +1,9 @@
 """Content whose bytes on disk are not those that were received: told, marked, and never served as if they were."""
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -220,3 +222,29 @@ def test_a_catalog_that_cannot_be_read_is_a_problem_that_passes(stock: Stock, ht
     assert response.json()["detail"] == "the catalog cannot be read or written at present"
     assert response.headers["retry-after"] == "5"
     assert record.id
+
+
+@pytest.mark.usefixtures("one_process")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "evidence = '[{'",
+        "evidence = '[1]'",
+        "dialects = 'xyz'",
+        "kind = 999",
+        "state = 'finisjed'",
+        "qualifier_2 = X'616263'",
+        "size = 'large'",
+        "ordinal = 1.5",
+        "warnings = 'null'",
+    ],
+)
+def test_a_row_that_cannot_be_read_is_a_problem_and_not_believed(stock: Stock, http: httpx.Client, damage: str) -> None:
+    record = stock.stored(SMALL)
+    with closing(sqlite3.connect(stock.settings.data / "catalog.sqlite", isolation_level=None)) as database:
+        database.execute(f"UPDATE attachments SET {damage}")
+    for path in ("/v1/attachments", f"/v1/attachments/{record.id}", f"/v1/attachments/{record.id}/content"):
+        with capture_logs() as logged:
+            response = http.get(path)
+        assert (response.status_code, response.json()["type"]) == (503, "/problems/unavailable")
+        assert [each["event"] for each in logged if each["log_level"] == "error"] == ["catalog_damaged"]

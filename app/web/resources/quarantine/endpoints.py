@@ -76,7 +76,7 @@ def list_quarantine_groups(
     return QuarantineGroupsView.of(gateway.catalog.quarantine_groups(source, state, limit, caller.sources, code, why))
 
 
-@router.get("/{quarantine_id}", operation_id="get_quarantine_entry", responses=responses("not-found"))
+@router.get("/{quarantine_id}", operation_id="get_quarantine_entry", responses=responses("not-found", "damaged"))
 def get_quarantine_entry(quarantine_id: EntryIdentifier, gateway: GatewayDep, caller: CallerDep) -> QuarantineView:
     """Return one entry, with its message's first bytes and its properties."""
     record = _entry(gateway, quarantine_id, caller)
@@ -91,7 +91,7 @@ def get_quarantine_entry(quarantine_id: EntryIdentifier, gateway: GatewayDep, ca
     "/{quarantine_id}/body",
     operation_id="get_quarantined_body",
     response_class=Response,
-    responses={200: {"content": {"application/octet-stream": {}}}, **responses("not-found", "gone")},
+    responses={200: {"content": {"application/octet-stream": {}}}, **responses("not-found", "gone", "damaged")},
 )
 def get_quarantined_body(quarantine_id: EntryIdentifier, gateway: GatewayDep, caller: CallerDep) -> Response:
     """Return the message's body as it was received."""
@@ -108,7 +108,7 @@ def get_quarantined_body(quarantine_id: EntryIdentifier, gateway: GatewayDep, ca
     "/{quarantine_id}/trace",
     operation_id="trace_quarantined",
     response_model=list[FrameView],
-    responses=responses("not-found", "gone", "too-large", "conversion-limit", "busy"),
+    responses=responses("not-found", "gone", "damaged", "too-large", "conversion-limit", "busy"),
 )
 async def trace_quarantined(
     quarantine_id: EntryIdentifier, request: Request, gateway: GatewayDep, caller: CallerDep
