@@ -114,7 +114,8 @@ def test_versions_are_beside_each_other(site: Path) -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_short_and_says_for_whom_it_is(name: str) -> None:
     text = PAGES[name]
-    assert text.count("\n") <= 400
+    # A page of objects is looked up, not read.
+    assert text.count("\n") <= (500 if name.endswith("-objects.md") else 400)
     title, first = text.split("\n\n")[:2]
     assert title.startswith("# ")
     if name.partition("/")[0] not in ("adr", "alerts") or name.endswith("index.md"):

@@ -338,8 +338,8 @@ def test_serve_says_what_it_serves_logs_what_comes_and_stops_in_order(
     ("more", "folder", "said"),
     [
         ('[catalog]\nurl = "postgresql+psycopg://u:secret@127.0.0.1:1/x"', "data", "cannot be used at present"),
-        ('[catalog]\nurl = "no address"', "data", "the catalog cannot be opened"),
-        ('[content]\nurl = "ftp://host/folder"', "data", "the content store cannot be opened"),
+        ('[catalog]\nurl = "no address"', "data", "catalog.url: the URL of the catalog cannot be read"),
+        ('[content]\nurl = "ftp://host/folder"', "data", "content.url: unknown storage URL ftp://host/folder"),
         ("", "gateway.toml", "the data folder cannot be opened"),
     ],
 )

@@ -88,7 +88,10 @@ def pause(attempt: int) -> float:
 
 def located(collection: str, identifier: str) -> str:
     """Return the path of what has this identifier, whatever characters a person has written."""
-    return f"{collection}/{quote(identifier, safe='')}"
+    quoted = quote(identifier, safe="")
+    if not quoted.strip("."):  # `..` would be the path above
+        quoted = quoted.replace(".", "%2E")
+    return f"{collection}/{quoted}"
 
 
 def given(parameters: Mapping[str, Any]) -> dict[str, Any]:
