@@ -13,7 +13,7 @@ from sqlalchemy import JSON, Connection, Delete, Insert, Update
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
-from adapters.sql_catalog.schema.bounded_types import AnyText, BitMask, Choices, all_storable
+from adapters.sql_catalog.schema.bounded_types import AnyText, BitMask, Tuples, all_storable
 from adapters.sql_catalog.schema.record_rows import Columns
 
 
@@ -70,7 +70,7 @@ def _processor(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Sequence[An
         return None
     if isinstance(kind, AnyText):
         return all_storable
-    if isinstance(kind, JSON | BitMask | Choices):
+    if isinstance(kind, JSON | BitMask | Tuples):
         return partial(_each_once, process)
     return lambda values: [process(value) for value in values]
 

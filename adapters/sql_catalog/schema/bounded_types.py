@@ -3,15 +3,15 @@
 import re
 from collections.abc import Callable, Sequence
 from struct import error as StructError  # noqa: N812 - the library has no other name for it
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import JSON, BigInteger, Integer, LargeBinary, Text
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
 from app.model.errors import CatalogDamaged, with_type
-from app.model.evidence import Choice
-from app.model.records import ContainedFile
+
+T = TypeVar("T", bound=tuple[Any, ...])
 
 UNREADABLE = (TypeError, ValueError, LookupError, StructError)
 """Errors of a conversion to which a database gives values that this program has not written."""
@@ -92,33 +92,24 @@ class BitMask(TypeDecorator[int]):
             raise damaged("a set of bits", error) from error
 
 
-class Choices(TypeDecorator[tuple[Choice, ...]]):
-    """Choices between readings, in JSON: a list of question, reading, ground and the list of other readings."""
+class Tuples(TypeDecorator[tuple[T, ...]]):
+    """Tuples in JSON, each as a list of its fields. `read` makes one of such a list, which `what` names in errors."""
 
     impl = JSON
     cache_ok = True
 
-    def process_bind_param(self, value: tuple[Choice, ...] | None, dialect: Dialect) -> list[Any] | None:  # noqa: ARG002
+    def __init__(self, read: Callable[[Sequence[Any]], T], what: str) -> None:
+        super().__init__()
+        self.read, self.what = read, what
+
+    def process_bind_param(self, value: tuple[T, ...] | None, dialect: Dialect) -> list[Any] | None:  # noqa: ARG002
         return None if value is None else [*map(tuple, value)]
 
-    def process_result_value(self, value: Any | None, dialect: Dialect) -> tuple[Choice, ...]:  # noqa: ARG002
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> tuple[T, ...]:  # noqa: ARG002
         try:
-            return tuple(map(Choice.of, value or ()))
+            return tuple(map(self.read, value or ()))
         except UNREADABLE as error:
-            raise damaged("a choice between readings", error) from error
-
-
-class Files(TypeDecorator[tuple[ContainedFile, ...]]):
-    """The files in one content, in JSON: a list of offset, size, record length and announced size."""
-
-    impl = JSON
-    cache_ok = True
-
-    def process_bind_param(self, value: tuple[ContainedFile, ...] | None, dialect: Dialect) -> list[Any] | None:  # noqa: ARG002
-        return None if value is None else [*map(tuple, value)]
-
-    def process_result_value(self, value: Any | None, dialect: Dialect) -> tuple[ContainedFile, ...]:  # noqa: ARG002
-        return tuple(map(ContainedFile._make, value or ()))
+            raise damaged(self.what, error) from error
 
 
 # SQLite numbers rows automatically only in a column of type INTEGER.

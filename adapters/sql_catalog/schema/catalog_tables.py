@@ -24,7 +24,9 @@ from sqlalchemy import (
     text,
 )
 
-from adapters.sql_catalog.schema.bounded_types import AnyText, BitMask, Choices, Files, Octets, RowNumber
+from adapters.sql_catalog.schema.bounded_types import AnyText, BitMask, Octets, RowNumber, Tuples
+from app.model.evidence import Choice
+from app.model.records import ContainedFile
 
 metadata = MetaData(
     naming_convention={
@@ -158,9 +160,21 @@ attachments = Table(
     Column("variables", BigInteger),
     Column("record_length", BigInteger, comment="of a file, as its sender says"),
     Column("announced_size", BigInteger, comment="of a file, as its sender says"),
-    Column("files", Files, nullable=False, server_default="[]", comment="the places of several files in the content"),
+    Column(
+        "files",
+        Tuples(ContainedFile._make, "the place of a file"),
+        nullable=False,
+        server_default="[]",
+        comment="the places of several files in the content",
+    ),
     Column("warnings", JSON, nullable=False, server_default="[]", comment="what contradicts the sender, in sentences"),
-    Column("evidence", Choices, nullable=False, server_default="[]", comment="the choices between readings"),
+    Column(
+        "evidence",
+        Tuples(Choice.of, "a choice between readings"),
+        nullable=False,
+        server_default="[]",
+        comment="the choices between readings",
+    ),
     Column("settled_at", BigInteger, comment="when content was copied from the journal to the content store"),
     Column("reason_code", AnyText),
     Column("reason", AnyText),

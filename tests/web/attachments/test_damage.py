@@ -230,6 +230,7 @@ def test_a_catalog_that_cannot_be_read_is_a_problem_that_passes(stock: Stock, ht
     [
         "evidence = '[{'",
         "evidence = '[1]'",
+        "files = '[1]'",
         "dialects = 'xyz'",
         "kind = 999",
         "state = 'finisjed'",
