@@ -23,6 +23,7 @@ from typing import Any
 
 from crc32c import crc32c
 
+from app.codecs.block_checksums import BlockChecksums, are_complete, difference, matches
 from app.model.errors import DamagedError, GatewayError
 
 KEY = "attachment_gateway.crc32c"
@@ -35,7 +36,6 @@ _DASHES = b"-" * 8
 _TEXT = re.compile(rb"crc32c:([0-9a-f]{8}|-{8}):([A-Za-z0-9+/]*={0,2});")
 _END = Struct("<I4s")
 _MAGIC = b"PAR1"
-_CRC = Struct("<I")
 _FOOTER_READ = 64 << 10
 """The bytes at the end of a file that are read first: most footers are shorter."""
 
@@ -45,8 +45,7 @@ class ChecksummedFile(io.RawIOBase):
 
     def __init__(self, file: Any) -> None:
         self._file = file
-        self._crcs = bytearray()
-        self._crc = self._filled = 0
+        self._checksums = BlockChecksums(BLOCK)
         self._footer: bytearray | None = None
 
     def writable(self) -> bool:
@@ -58,22 +57,13 @@ class ChecksummedFile(io.RawIOBase):
             self._footer += view
             return len(view)
         self._file.write(data)
-        rest = view
-        while rest:
-            some = rest[: BLOCK - self._filled]
-            self._crc = crc32c(some, self._crc)
-            self._filled += len(some)
-            rest = rest[len(some) :]
-            if self._filled == BLOCK:
-                self._end_block()
+        self._checksums.update(view)
         return len(view)
 
     def end_rows(self) -> dict[str, str]:
         """Return the metadata for the footer. All that is written from now on is the footer."""
-        if self._filled:
-            self._end_block()
         self._footer = bytearray()
-        return {KEY: f"crc32c:{_DASHES.decode()}:{b64encode(self._crcs).decode()};"}
+        return {KEY: f"crc32c:{_DASHES.decode()}:{b64encode(self._checksums.packed()).decode()};"}
 
     def finish(self) -> None:
         """Write the footer with its checksum."""
@@ -83,10 +73,6 @@ class ChecksummedFile(io.RawIOBase):
             raise GatewayError("the Parquet library wrote no footer that can have checksums; nothing was added")
         footer[said.start(1) : said.end(1)] = b"%08x" % crc32c(footer)
         self._file.write(footer)
-
-    def _end_block(self) -> None:
-        self._crcs += _CRC.pack(self._crc)
-        self._crc = self._filled = 0
 
 
 class CheckedFile(io.RawIOBase):
@@ -139,9 +125,9 @@ class CheckedFile(io.RawIOBase):
         if first == last == number:
             return kept[start - begin : stop - begin]
         data = memoryview(self._exactly(begin, end))
-        for at, crc in enumerate(self._crcs[first : last + 1]):
+        for at in range(last + 1 - first):
             block = data[at * BLOCK : (at + 1) * BLOCK]
-            if crc32c(block) != crc:
+            if not matches(block, first + at, self._checksums):
                 raise self._differs(begin + at * BLOCK, len(block))
         self._kept = last, data[(last - first) * BLOCK :]
         return data[start - begin : stop - begin]
@@ -158,8 +144,8 @@ class CheckedFile(io.RawIOBase):
         said = _said(footer)
         if said is None or b"%08x" % crc32c(_DASHES.join([footer[: said.start(1)], footer[said.end(1) :]])) != said[1]:
             raise self._differs(size - length, length)
-        self._crcs = [crc for (crc,) in _CRC.iter_unpack(b64decode(said[2]))]
-        if len(self._crcs) != -(-(size - length) // BLOCK):
+        self._checksums = b64decode(said[2])
+        if not are_complete(self._checksums, size - length, BLOCK):
             raise self._differs(0, size)
         return footer
 
@@ -174,7 +160,7 @@ class CheckedFile(io.RawIOBase):
         return data
 
     def _differs(self, begin: int, size: int) -> DamagedError:
-        return self._error(f"the {size:,} bytes from byte {begin:,} on do not match their checksum")
+        return self._error(difference(begin, size))
 
     def _error(self, why: str) -> DamagedError:
         return DamagedError(f"{self._name}: {why}")

@@ -16,7 +16,7 @@ from app.model.errors import CatalogError, DamagedError
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord, EventRecord
 from app.model.trace_context import trace_fields
 from app.observe import logger
-from app.service.content.block_checksums import ComparedBlocks
+from app.service.content.compared_blocks import ComparedBlocks
 from app.service.content.stored_content import MAY_WAIT, Content, FilePiece, StoredContent
 from app.service.context import ReceiverContext, ServiceContext
 from app.service.events.event_entries import damage_event

@@ -10,7 +10,7 @@ from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, LimitExceeded
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord
 from app.service.content.archived import require_archived
-from app.service.content.block_checksums import ComparedBlocks
+from app.service.content.compared_blocks import ComparedBlocks
 from app.service.content.content_damage import Damages, WatchedContent, missing
 from app.service.content.stored_content import (
     Content,

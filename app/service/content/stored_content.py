@@ -11,17 +11,10 @@ from hashlib import sha256
 from itertools import accumulate
 from typing import Any, BinaryIO, Protocol
 
+from app.codecs.block_checksums import BLOCK, BlockChecksums, are_complete, blocks_of, checked, compare
 from app.model.records import AttachmentRecord, Extent, Finished, StoredObject
 from app.ports import ContentStore, JournalReader, JournalReferences, ObjectFile, ObjectWriter
-from app.service.content.block_checksums import (
-    BLOCK,
-    BlockChecksums,
-    ComparedBlocks,
-    are_complete,
-    blocks_of,
-    checked,
-    compare,
-)
+from app.service.content.compared_blocks import ComparedBlocks
 
 PIECE = 1 << 20
 """The most bytes that a read yields at a time."""

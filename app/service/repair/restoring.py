@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
+from app.codecs.block_checksums import BlockChecksums
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, InvalidInputError
 from app.model.records import (
@@ -22,7 +23,6 @@ from app.model.records import (
 from app.model.trace_context import trace_fields
 from app.observe import logger
 from app.ports import ContentStore
-from app.service.content.block_checksums import BlockChecksums
 from app.service.content.content_damage import Damages
 from app.service.content.stored_content import object_name
 from app.service.context import ServiceContext

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.object_store.local_objects import LocalObjects
+from app.codecs.block_checksums import BLOCK, BlockChecksums, are_complete, checked
 from app.model.errors import DamagedError
-from app.service.content import block_checksums
-from app.service.content.block_checksums import BLOCK, BlockChecksums, ComparedBlocks, are_complete, checked
+from app.service.content import compared_blocks
+from app.service.content.compared_blocks import ComparedBlocks
 from app.service.content.stored_content import FilePiece, StoredContent
 from app.testing.waiting import until
 from tests.support.length import examples
@@ -198,7 +199,7 @@ def test_what_has_left_memory_is_compared_again(sent: SentContent) -> None:
 
 def test_blocks_are_compared_again_after_a_while(sent: SentContent, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(block_checksums, "monotonic", lambda: now)
+    monkeypatch.setattr(compared_blocks, "monotonic", lambda: now)
     sent.read(0, BLOCK)
     now = 599.0
     until(lambda: sent.is_piece(0, len(DATA)))
@@ -208,7 +209,7 @@ def test_blocks_are_compared_again_after_a_while(sent: SentContent, monkeypatch:
 
 
 def test_the_blocks_of_the_files_used_last_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_checksums, "FILES", 2)
+    monkeypatch.setattr(compared_blocks, "FILES", 2)
     compared = ComparedBlocks()
     for version in ((1,), (2,), (1,), (3,)):
         compared.add(version, 7)

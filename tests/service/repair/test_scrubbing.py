@@ -11,7 +11,7 @@ import pytest
 from app.model.attachment import AttachmentState
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord, Finished
 from app.ports import ContentStore
-from app.service.content.block_checksums import ComparedBlocks
+from app.service.content.compared_blocks import ComparedBlocks
 from app.service.content.content_damage import Damages, WatchedContent
 from app.service.content.stored_content import open_content
 from app.service.context import ServiceContext, at_once
