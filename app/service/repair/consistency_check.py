@@ -11,7 +11,7 @@ from app.model.attachment import AttachmentState, DeliveryState
 from app.model.errors import CatalogDamaged, GatewayError
 from app.model.message import Position
 from app.model.records import CONTENT_LOST, AttachmentRecord, DeliveryRecord
-from app.ports import Catalog, Journal, JournalReader
+from app.ports import Catalog, Journal, JournalArchive, JournalReader
 from app.service.content.stored_content import object_name
 from app.service.quarantine.quarantine_records import copied_body
 from app.service.repair import record_files
@@ -83,8 +83,7 @@ def _binding(estate: GatewayStores, catalog: Catalog) -> Iterator[Finding]:
     if estate.archive is not None and (estate.settings.journal.shared or catalog.combined() is not None):
         return
     bound, reached = catalog.journal_identity(), catalog.progress()
-    opened = estate.archive if estate.writer is None else estate.writer
-    journal = None if opened is None else opened.identity()
+    journal = estate.journal.identity()
     if bound is not None and journal is not None and bound.id != journal.id:
         why = f"it is bound to {bound.id}, the journal is {journal.id}"
         kind = "journal-replaced" if is_ahead(estate.journal, catalog) else "catalog-foreign"
@@ -93,7 +92,9 @@ def _binding(estate: GatewayStores, catalog: Catalog) -> Iterator[Finding]:
     if reached is None:
         return
     position = Position.unpack(reached)
-    if not (_is_written(estate.writer, position) if estate.writer is not None else _is_archived(estate, position)):
+    writer, archive = estate.writer, estate.archive
+    is_written = writer is not None and _is_written(writer, position)
+    if not (is_written or (archive is not None and _is_archived(archive, position))):
         held = [segment.number for segment in estate.journal.segments()]
         last = f"segment {held[-1]} is the last" if held else "there is no segment"
         yield Finding("journal-behind", str(position.segment), f"segment {position.segment}", last)
@@ -104,17 +105,16 @@ def _is_written(writer: Journal, position: Position) -> bool:
     return end is not None and end >= position and writer.has(position.segment)
 
 
-def _is_archived(estate: GatewayStores, position: Position) -> bool:
+def _is_archived(archive: JournalArchive, position: Position) -> bool:
     """Tell whether a gateway's journal, which is only read here, has a position or later ones."""
-    assert estate.archive is not None
-    unsealed = estate.archive.open_segment()  # before the segments: it may be sealed now
-    newest = max((segment.number for segment in estate.archive.segments()), default=0)
+    unsealed = archive.open_segment()  # before the segments: it may be sealed now
+    newest = max((segment.number for segment in archive.segments()), default=0)
     if newest > position.segment or (unsealed is not None and unsealed.end >= position):
         return True
     if newest < position.segment:
         return False
     try:
-        return len(estate.archive.batch_sizes(newest)) > position.batch
+        return len(archive.batch_sizes(newest)) > position.batch
     except (KeyError, GatewayError):  # it was found damaged, or has just been retired
         return True
 

@@ -11,7 +11,7 @@ from app import plugins
 from app.metrics import Metrics
 from app.model.errors import GatewayError
 from app.model.message import Position
-from app.ports import Catalog, CatalogDatabase, Clock, ContentStore, Journal, JournalArchive, JournalReader, TableStore
+from app.ports import Catalog, CatalogDatabase, Clock, ContentStore, Journal, JournalArchive, TableStore
 from app.service.content.archived import archive_of
 from app.service.context import ReceiverContext
 from app.service.receiving.catalog_claim import assembled, require_one_archive
@@ -41,20 +41,25 @@ class _Clock:
 class GatewayStores:
     """All the stores of a gateway.
 
-    `catalog` is None when no catalog can be opened; `catalog_error` says why. The journal is `writer` if it may be
-    written, else `archive`.
+    `catalog` is None when no catalog can be opened; `catalog_error` says why. The journal is the `writer` if it may be
+    written, else the `archive`.
     """
 
     settings: Settings
     database: CatalogDatabase
     catalog: Catalog | None
     catalog_error: str | None
-    journal: JournalReader
     writer: Journal | None
     archive: JournalArchive | None
     store: ContentStore
     tables: Callable[[], TableStore]
     clock: Clock
+
+    @property
+    def journal(self) -> Journal | JournalArchive:
+        found = self.archive if self.writer is None else self.writer
+        assert found is not None
+        return found
 
     def service_context(self, catalog: Catalog, journal: Journal) -> ReceiverContext:
         """Return the context that the service's own functions need."""
@@ -100,15 +105,14 @@ def opened(settings: Settings, *, write: bool) -> Iterator[GatewayStores]:
         store = _content_store(settings) if write else None
         writer: Journal | None = None
         archive: JournalArchive | None = None
-        journal: JournalReader
         catalog, why = opened_catalog()
         if catalog is not None and write:
             require_one_archive(catalog, database.place)
         if write:
-            writer = journal = plugins.journal()(settings.journal_folder, clock=clock, durable=durable)
+            writer = plugins.journal()(settings.journal_folder, clock=clock, durable=durable)
             closing.callback(writer.close)
         else:
-            archive = journal = journal_archive(settings, catalog)
+            archive = journal_archive(settings, catalog)
         if catalog is not None and write:
             catalog.lock()
         yield GatewayStores(
@@ -116,7 +120,6 @@ def opened(settings: Settings, *, write: bool) -> Iterator[GatewayStores]:
             database=database,
             catalog=catalog,
             catalog_error=why,
-            journal=journal,
             writer=writer,
             archive=archive,
             store=store or _content_store(settings),
