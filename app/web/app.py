@@ -196,6 +196,8 @@ def create_app(gateway: Gateway) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        # Spans are made of the event log (docs/traces.md). FastAPI's own would be others, and cost each request time.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.gateway = gateway
     app.state.authenticator, app.state.audit, app.state.repeats = authenticator, audit, repeats

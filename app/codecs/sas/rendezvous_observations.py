@@ -7,7 +7,7 @@ What is unusual is read field by field, which also finds the place of an error (
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -170,59 +170,93 @@ def _heads(buffer: Bytes, heads: int) -> int | None:
 # --- values of any size -----------------------------------------------------------------------------------------------
 
 
-class _ValueHead(NamedTuple):
-    """The bytes in front of a value's size: the fields of integers before it, then its own name, identifier and type.
-
-    They are compared in words of 8 bytes; the mask leaves out what depends on the value, and what fills the last word.
-    """
-
-    size: int
-    data: Words
-    mask: Words
-
-
-@cache
-def _value_head(repeats: int) -> _ValueHead:
-    checked_head = b"\xff" * len(_PREFIX) + b"\0\0"
-    integers = [(bytes(4), b"\0"), (MessageKind.OBSERVATIONS.to_bytes(4, "big"), b"\xff"), (bytes(4), b"\0")]
-    data = mask = b""
-    for value, checked in integers[2 - repeats :]:
-        data += _PREFIX + b"\0\0" + bytes([WireType.INT, 4]) + value
-        mask += checked_head + b"\xff\xff" + checked * 4
-    data, mask = data + _PREFIX + bytes(3), mask + checked_head + b"\0"
-    room = -(-len(data) // _WORD) * _WORD
-    return _ValueHead(len(data), *(np.frombuffer(each.ljust(room, b"\0"), np.uint64) for each in (data, mask)))
-
-
 class _Expected(NamedTuple):
-    """What a shape says of some values: which are numeric, their types and widths, and the words that they take."""
+    """What a shape says of some values: the bytes before their sizes, their sizes, and the words that they take."""
 
-    numeric: npt.NDArray[np.bool_]
-    types: Bytes
-    widths: Integers
+    heads: Bytes
+    """A row for each value: the fields of integers before it, then its own name, identifier and type."""
+    stated: tuple[int, int]
+    """The bytes of a row that are compared with nothing: the number of values, where it stands before each."""
+    least: Integers
+    most: Integers
+    """How many bytes each value may have, without the NUL at the end of a text. An empty text has one less than none,
+    since the size before it is a NUL."""
+    is_text: npt.NDArray[np.bool_]
     owner: Integers
     """The value that each word belongs to."""
     within: Integers
     """The byte of its value that each word begins with."""
-    texts: Integers
-    """The words of texts."""
+    numbers: Words
+    """For each word of a number all bits, for each word of a text none."""
     used: npt.NDArray[np.bool_] | None
     """The bytes of words that belong to values; None for all."""
+    ends: Integers
+    """The word after each value."""
+
+    def first(self, count: int) -> "_Expected":
+        """Return what is expected of the first values."""
+        words = int(self.ends[count - 1])
+        return _Expected(
+            self.heads[:count],
+            self.stated,
+            self.least[:count],
+            self.most[:count],
+            self.is_text[:count],
+            self.owner[:words],
+            self.within[:words],
+            self.numbers[:words],
+            None if self.used is None else self.used[: words * _WORD],
+            self.ends[:count],
+        )
 
 
-@lru_cache(maxsize=32)
-def _expected(shape: Shape, start: int, count: int) -> _Expected:
-    """Return what is expected of `count` values from variable `start` on; the first variable follows the last."""
+_KEPT_WORDS: Final = 1 << 16
+"""The most words of values whose `_Expected` is kept for the next message."""
+
+
+def _expected(shape: Shape, start: int, count: int, repeats: int) -> _Expected:
+    """Return what is expected of `count` values from variable `start` on; the first variable follows the last.
+
+    Messages of one data set differ in the number of their values, so it is made for the next power of two.
+    """
+    at_most = 1 << (count - 1).bit_length()
+    if at_most * max(shape.length // len(shape.widths), _WORD) > _KEPT_WORDS * _WORD:
+        return _made_expected(shape, start, count, repeats)
+    return _kept_expected(shape, start, at_most, repeats).first(count)
+
+
+def _made_expected(shape: Shape, start: int, count: int, repeats: int) -> _Expected:
     variable = (start + np.arange(count)) % len(shape.widths)
     numeric, widths = np.array(shape.numeric)[variable], np.array(shape.widths)[variable]
+    fields = [bytes([WireType.INT, 4]) + value.to_bytes(4, "big") for value in (0, MessageKind.OBSERVATIONS, 0)]
+    head = b"".join(_PREFIX + b"\0\0" + field for field in [*fields[2 - repeats :], b"\0"])
+    heads = np.tile(np.frombuffer(head, np.uint8), (count, 1))
+    first_id = 3 - repeats + (2 + repeats) * np.arange(count)
+    for field in range(2 + repeats):
+        at = field * _INTEGER_FIELD + len(_PREFIX)
+        heads[:, at : at + 2] = (first_id + field).astype(">u2").view(np.uint8).reshape(count, 2)
+    heads[:, len(head) - _TYPE_AT - 2] = np.where(numeric, _NUMERIC, _CHARACTER)
+    heads[:, -1] = np.where(numeric, WireType.REAL, WireType.STRING)
     words = -(-widths // _WORD)
+    ends = np.cumsum(words)
     owner = np.repeat(np.arange(count), words)
-    within = _WORD * (np.arange(len(owner)) - (np.cumsum(words) - words)[owner])
-    types = np.where(numeric, np.uint8(WireType.REAL), np.uint8(WireType.STRING))
+    within = _WORD * (np.arange(len(owner)) - (ends - words)[owner])
     used = (np.arange(_WORD) < (widths[owner] - within)[:, None]).reshape(-1)
     return _Expected(
-        numeric, types, widths, owner, within, np.flatnonzero(~numeric[owner]), None if used.all() else used
+        heads,
+        (_DATA_AT, _INTEGER_FIELD) if repeats == 2 else (0, 0),
+        np.where(numeric, DOUBLE_SIZE, -1),
+        widths,
+        ~numeric,
+        owner,
+        within,
+        np.where(numeric[owner], ~np.uint64(0), np.uint64(0)),
+        None if used.all() else used,
+        ends,
     )
+
+
+_kept_expected = lru_cache(maxsize=8)(_made_expected)
 
 
 def _general(buffer: Bytes, shape: Shape, first: int) -> Block | None:
@@ -230,89 +264,59 @@ def _general(buffer: Bytes, shape: Shape, first: int) -> Block | None:
     padded = np.concatenate((buffer, np.zeros(_WORD, np.uint8)))
     places = prefix_places(buffer, _PREFIX)
     for repeats in _READINGS:
-        found = _found_values(padded, places, repeats)
-        if found is None:
+        heads, fields = 2 - repeats, 2 + repeats
+        count, rest = divmod(len(places) - heads, fields)
+        if rest or count < 1 or len(places) > HIGHEST_ID or places[heads] != HEADER_SIZE + heads * _INTEGER_FIELD:
             continue
-        expected = _expected(shape, first % len(shape.widths), len(found.at))
-        as_typed = (found.types == expected.types).all() and ((found.kinds == _NUMERIC) == expected.numeric).all()
-        data = _gathered(padded, found.at, found.size, expected) if as_typed else None
+        stated = _heads(padded, max(heads, 1))
+        if stated is None:
+            continue
+        data = _values_at(padded, places[heads::fields], _expected(shape, first % len(shape.widths), count, repeats))
         if data is not None:
-            return Block(found.stated, len(found.at), data)
+            return Block(stated, count, data)
     return None
 
 
-class _FoundValues(NamedTuple):
-    """The values of a message: the number that it says, and the kind, the type, the place and the size of each."""
-
-    stated: int
-    kinds: npt.NDArray[np.int32]
-    types: Bytes
-    at: Integers
-    size: Integers
+_KEPT: Final = np.frombuffer(b"".join((b"\xff" * count).ljust(_WORD, b"\0") for count in range(_WORD + 1)), np.uint64)
+"""The bytes of a word that belong to its value, by how many they are."""
+_FILLED: Final = np.frombuffer(b" " * _WORD, np.uint64) & ~_KEPT
+"""The blanks of a word after its value."""
 
 
-def _found_values(padded: Bytes, places: Integers, repeats: int) -> _FoundValues | None:
-    """Return the values of a message whose fields begin at these places; None if it is not of this reading.
+def _values_at(padded: Bytes, begins: Integers, expected: _Expected) -> Bytes | None:
+    """Return the bytes of the values side by side, each as wide as its variable; None where one is not as expected.
 
-    The integers before a value take the same bytes everywhere: only the places of values depend on the data.
+    The fields of a value begin at `begins`. The integers before a value take the same bytes everywhere: only the places
+    of values depend on the data. Values are gathered in words, of which the bytes after a value's end become blanks.
     """
-    heads, fields = 2 - repeats, 2 + repeats
-    count, rest = divmod(len(places) - heads, fields)
-    before = _value_head(repeats)
-    end = len(padded) - _WORD
-    begins = places[heads::fields]
-    if rest or count < 1 or begins[0] != HEADER_SIZE + heads * _INTEGER_FIELD or begins[-1] + before.size >= end:
-        return None
-    stated = _heads(padded, max(heads, 1))
-    sized = sizes_at(padded, begins + before.size)
-    if stated is None or sized is None:
+    head_size, end = expected.heads.shape[1], len(padded) - _WORD
+    sized = sizes_at(padded, begins + head_size) if begins[-1] + head_size < end else None
+    if sized is None:
         return None
     at, size = sized
     ends = at + size
     if ends[-1] != end or (ends[:-1] != begins[1:]).any():
         return None
-    words = _words(padded, len(before.data), begins)
-    if ((words ^ before.data) & before.mask).any():
+    heads = _bytes_at(padded, begins, head_size)
+    heads[:, slice(*expected.stated)] = 0
+    if (heads != expected.heads).any():
         return None
-    cells = words.view(np.uint8)
-    for field in range(fields):
-        column = field * _INTEGER_FIELD + len(_PREFIX)
-        ids = (cells[:, column].astype(np.uint16) << 8) | cells[:, column + 1]
-        if (ids != np.arange(heads + 1 + field, heads + 1 + count * fields, fields)).any():
-            return None
-    kinds = np.ascontiguousarray(cells[:, before.size - _TYPE_AT - 5 : before.size - _TYPE_AT - 1]).view(">i4")[:, 0]
-    return _FoundValues(stated, kinds, cells[:, before.size - 1], at, size)
-
-
-def _words(buffer: Bytes, count: int, at: Integers) -> Words:
-    """Return `count` words from each place on, a row for each."""
-    size = count * _WORD
-    each = np.ndarray(len(buffer) - size + 1, np.dtype((np.void, size)), buffer, strides=(1,))
-    return each[at].view(np.uint64).reshape(len(at), count)
-
-
-_KEPT: Final = np.frombuffer(b"".join((b"\xff" * count).ljust(_WORD, b"\0") for count in range(_WORD + 1)), np.uint64)
-"""The bytes of a word that belong to its value, by how many they are."""
-_BLANKS: Final = np.frombuffer(b" " * _WORD, np.uint64)
-
-
-def _gathered(padded: Bytes, at: Integers, size: Integers, expected: _Expected) -> Bytes | None:
-    """Return the bytes of the values side by side, each as wide as its variable; None where a text is unusual.
-
-    They are gathered in words, of which the bytes after a value's end become blanks.
-    """
-    ends_with_nul = padded[np.maximum(at + size - 1, 0)] == 0
-    size = size - (ends_with_nul & (size > 0) & ~expected.numeric)
-    if (size > expected.widths).any() or (size < DOUBLE_SIZE * expected.numeric).any():
+    size -= (padded[ends - 1] == 0) & expected.is_text
+    if ((size < expected.least) | (size > expected.most)).any():
         return None
-    places = np.minimum(at[expected.owner] + expected.within, len(padded) - _WORD)
-    words = _words(padded, 1, places)[:, 0]
-    kept = _KEPT[np.maximum(np.minimum(size[expected.owner] - expected.within, _WORD), 0)]
-    words = (words & kept) | (_BLANKS & ~kept)
-    if not words[expected.texts].view(np.uint8).all():
+    places = np.minimum(at[expected.owner] + expected.within, end)
+    kept = np.minimum(np.maximum(size[expected.owner] - expected.within, 0), _WORD)
+    words = _bytes_at(padded, places, _WORD).view(np.uint64)[:, 0] & _KEPT[kept] | _FILLED[kept]
+    if not (words | expected.numbers).view(np.uint8).all():
         return None
     data: Bytes = words.view(np.uint8)
     return data if expected.used is None else data[expected.used]
+
+
+def _bytes_at(buffer: Bytes, at: Integers, size: int) -> Bytes:
+    """Return `size` bytes from each place on, a row for each."""
+    each = np.ndarray(len(buffer) - size + 1, np.dtype((np.void, size)), buffer, strides=(1,))
+    return each[at].view(np.uint8).reshape(len(at), size)
 
 
 # --- one field after the other ----------------------------------------------------------------------------------------

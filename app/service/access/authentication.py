@@ -2,6 +2,7 @@
 
 import hmac
 from dataclasses import replace
+from functools import lru_cache
 from hashlib import sha256
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -103,11 +104,7 @@ class Authenticator:
             return False
         if self._http.anonymous == "everyone":
             return True
-        try:
-            found = ip_address(address or "")
-        except ValueError:
-            return False
-        return (getattr(found, "ipv4_mapped", None) or found).is_loopback
+        return _is_loopback(address or "")
 
     def by_link(self, signer: Principal, address: str | None) -> Principal:
         """Return the principal of a signed link by its signer, who must still be somebody to whom this gateway would
@@ -138,6 +135,15 @@ class Authenticator:
             "no credentials, and this gateway has no keys",
             "this gateway has no API keys yet: make one with `attachment-gateway keys create`",
         )
+
+
+@lru_cache(1000)
+def _is_loopback(address: str) -> bool:
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return False
+    return (getattr(found, "ipv4_mapped", None) or found).is_loopback
 
 
 def _is_jwt(text: str) -> bool:
