@@ -414,12 +414,12 @@ class NewEvent(NamedTuple):
 
 class QuarantineCopy(NamedTuple):
     """The copy of a quarantined message: its fields but the body in JSON, and the body, None where the content store
-    has it as an object. `checksum` is the CRC-32C of both, None of a copy that an older version made."""
+    has it as an object. `checksum` is the CRC-32C of both."""
 
     id: str
     descriptor: bytes
     body: bytes | None
-    checksum: int | None = None
+    checksum: int
 
 
 ALONE: Final = ""

@@ -269,7 +269,7 @@ quarantine_copies = Table(
     Column("id", AnyText, ForeignKey("quarantine.id", ondelete="CASCADE"), primary_key=True),
     Column("descriptor", Octets, nullable=False, comment="the message's fields but its body, in JSON"),
     Column("body", Octets, comment="null when the content store has it"),
-    Column("checksum", BigInteger, comment="the CRC-32C of descriptor and body; null: an older version made the copy"),
+    Column("checksum", BigInteger, nullable=False, comment="the CRC-32C of descriptor and body"),
 )
 
 replay_requests = Table(

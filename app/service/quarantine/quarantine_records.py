@@ -116,7 +116,7 @@ def copied_body(copy: QuarantineCopy, store: ContentStore) -> bytes:
     """Return the body of a copy. Raises KeyError when it is gone, and DamagedError when the copy is not as it was
     made."""
     body = b"".join(store.read(copy_name(copy.id))) if copy.body is None else copy.body
-    if copy.checksum is not None and (found := crc32c(body, crc32c(copy.descriptor))) != copy.checksum:
+    if (found := crc32c(body, crc32c(copy.descriptor))) != copy.checksum:
         raise DamagedError(f"CRC-32C of quarantined message {copy.id} is {found:08x}, was {copy.checksum:08x}")
     return body
 

@@ -90,7 +90,8 @@ class Retention:
     # --- retention ------------------------------------------------------------------------------------------------
 
     def test_copies_of_what_is_quarantined(self, catalog: Catalog) -> None:
-        small, large = QuarantineCopy("q1", b'{"source":"quay"}', b"\0body"), QuarantineCopy("q3", b"{}", None)
+        small = QuarantineCopy("q1", b'{"source":"quay"}', b"\0body", 7)
+        large = QuarantineCopy("q3", b"{}", None, 0xFFFFFFFF)
         entries = [spoilt(1, in_journal=False), spoilt(2), spoilt(3), spoilt(4, size=99), spoilt(5), spoilt(6)]
         catalog.checkpoint(Checkpoint(quarantine=entries, quarantine_copies=[small]))
         catalog.set_quarantine_state("q5", "dismissed")
@@ -99,7 +100,7 @@ class Retention:
         below = Position(6, 0, 0).pack()
         assert [entry.id for entry in catalog.uncopied_quarantine(below, 98, 9)] == ["q2", "q3"]
         assert [entry.id for entry in catalog.uncopied_quarantine(below, 99, 2)] == ["q2", "q3"]
-        copies = [large, QuarantineCopy("q9", b"{}", b"")]
+        copies = [large, QuarantineCopy("q9", b"{}", b"", 0)]
         catalog.copied_quarantine(copies, {"q3": "quarantine/q3"}, ["q2"])
         assert catalog.quarantine_copy("q3") == large
         assert catalog.quarantine_entry("q3") == spoilt(3, object_name="quarantine/q3", in_journal=False)

@@ -78,6 +78,13 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
         ),
         sa.Column("evidence", sa.JSON(), server_default="[]", nullable=False, comment="the choices between readings"),
         sa.Column(
+            "files",
+            sa.JSON(),
+            server_default="[]",
+            nullable=False,
+            comment="the places of several files in the content",
+        ),
+        sa.Column(
             "settled_at", sa.BigInteger(), comment="when content was copied from the journal to the content store"
         ),
         sa.Column("reason_code", sa.Text()),
@@ -488,6 +495,7 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("descriptor", sa.LargeBinary(), nullable=False, comment="the message's fields but its body, in JSON"),
         sa.Column("body", sa.LargeBinary(), comment="null when the content store has it"),
+        sa.Column("checksum", sa.BigInteger(), nullable=False, comment="the CRC-32C of descriptor and body"),
         sa.ForeignKeyConstraint(["id"], ["quarantine.id"], name=op.f("fk_quarantine_copies_id"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_quarantine_copies")),
     )
