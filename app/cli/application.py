@@ -4,9 +4,10 @@ The modules of the commands take a second to import. So each is imported when it
 say of themselves stands here.
 """
 
+import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -18,7 +19,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from app.cli import end_at_interrupts, terminal
-from app.cli.terminal import Failure, err, print_failure
+from app.cli.terminal import WRONG_USAGE, Failure, err, print_failure
 from app.model.errors import GatewayError
 
 COMMANDS = {
@@ -153,6 +154,7 @@ def run() -> None:
     terminal.guard_standard_output()
     try:
         try:
+            _require_unicode(sys.argv)
             application()
         finally:
             sys.stdout.flush()
@@ -170,6 +172,16 @@ def run() -> None:
         if isinstance(error, AttachmentGatewayError):
             _end(as_failure(error))
         raise
+
+
+def _require_unicode(arguments: Sequence[str]) -> None:
+    """Raise Failure for an argument that is not text: no name, key or address of the gateway can hold it."""
+    for number, argument in enumerate(arguments):
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            why = f"argument {number} is {os.fsencode(argument)!r}, which is not {sys.getfilesystemencoding().upper()}"
+            raise Failure(why, "rename a file or folder that has such a name", WRONG_USAGE) from None
 
 
 def _end(failure: Failure) -> NoReturn:

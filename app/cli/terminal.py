@@ -44,6 +44,7 @@ out = _Printing() if sys.stdout.isatty() else _Printing(width=_UNLIMITED)
 err = _Printing(stderr=True, soft_wrap=True)
 
 FAILED = 1
+WRONG_USAGE = 2
 UNREACHABLE = 3
 BROKEN_PIPE = 141
 """Exit statuses, which docs/cli.md lists. BROKEN_PIPE is the shell's status for a program that SIGPIPE ends."""

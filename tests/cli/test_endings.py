@@ -64,6 +64,24 @@ def test_a_pipe_that_nobody_reads(command: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_a_closed_standard_file(closed: str) -> None:
+    """Its number is not given to a file of the gateway, into which the command would print."""
+    script = f'exec "$0" config show {closed}'
+    done = subprocess.run(["sh", "-c", script, PROGRAM], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("{") == (" >&-" not in f" {closed}")
+
+
+@pytest.mark.parametrize("command", [b"ls --name \xff", b"show \xff", b"send \xff.bin --to out", b"config show --\xff"])
+def test_an_argument_that_is_not_text(command: bytes) -> None:
+    done = ended(*map(os.fsdecode, command.split()))
+    assert done.returncode == 2
+    sentence, hint = done.stderr.splitlines()
+    assert re.fullmatch(r"error: argument \d is b'.*\\xff.*', which is not UTF-8", sentence)
+    assert hint == "rename a file or folder that has such a name"
+
+
 @pytest.mark.parametrize(
     ("command", "module"),
     [

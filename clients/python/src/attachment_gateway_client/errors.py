@@ -12,6 +12,10 @@ class InvalidToken(AttachmentGatewayError, ValueError):
     """A token that no request can carry. The text does not show it."""
 
 
+class InvalidKey(AttachmentGatewayError, ValueError):
+    """An idempotency key that no request can carry. Nothing was sent."""
+
+
 class InvalidPath(AttachmentGatewayError, ValueError):
     """A path or URL of a request, or a redirect, that is not below /v1 of the gateway. The request was not sent."""
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from attachment_gateway_client.calls import RETRIES, Call, Flow, Pause, Work, located, patiently, pause
-from attachment_gateway_client.errors import AttachmentGatewayError, Problem, Unreachable
+from attachment_gateway_client.errors import AttachmentGatewayError, InvalidKey, Problem, Unreachable
 
 Progress = Callable[[str, int], None]
 """A function that gets the name of a part and the number of its bytes sent so far. It may be called in another
@@ -33,6 +34,7 @@ Tell = Callable[[int], None]
 """A function that gets the number of bytes sent so far."""
 _UNDER_WAY = {"queued", "sending", "receiving", "complete"}
 _TUS = {"Tus-Resumable": "1.0.0"}
+_KEY = re.compile("[!-~]{1,255}")
 _AGAIN = ("/problems/mismatching-upload-offset", "/problems/superseded", "/problems/in-flight")
 
 
@@ -129,10 +131,12 @@ def send(
     progress: Progress | None = None,
     resumable_from: int = RESUMABLE_FROM,
 ) -> Flow[Any]:
-    """Send a message, and return its delivery, or the dry run. Raises Problem, Unreachable, OSError.
+    """Send a message, and return its delivery, or the dry run. Raises Problem, Unreachable, InvalidKey, OSError.
 
     The request has an idempotency key, so that it can be repeated when its connection breaks.
     """
+    if key is not None and not _KEY.fullmatch(key):
+        raise InvalidKey(f"{key!r} is no idempotency key: give 1 to 255 printable ASCII characters without spaces")
     tell = progress or (lambda _part, _sent: None)
     small, large = _by_size(parts, resumable_from)
     uploads: dict[str, str] = {}
