@@ -21,7 +21,7 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ from paho.mqtt.exception import MalformedPacket
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from adapters.mqtt.packet_splitting import PacketReader, varint
 from app.codecs.mqtt.packets import length_bytes
@@ -49,6 +50,7 @@ _BLOCK = 1 << 18
 _LINGER = 0.5
 _TYPE, _PUBLISH = 0xF0, 0x30
 _PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
+_SUBACK, _UNSUBACK = 0x90, 0xB0
 _QOS_BITS = 0b110
 _DUP = 0b1000
 _LONG_HEADER = 1024
@@ -137,6 +139,9 @@ class MqttClient(paho.Client):
     received (PUBREC) and not completed. They must be released, never published again. Where the broker says in a PUBREC
     that there are no matching subscribers, that is the reason of the confirmation, too. `on_release` is called with the
     packet identifier of each message of QoS 2 that the broker releases (PUBREL).
+
+    The broker must answer each SUBSCRIBE and UNSUBSCRIBE within `connect_timeout`, with a code for each topic.
+    Otherwise the connection is ended.
     """
 
     def __init__(
@@ -163,6 +168,9 @@ class MqttClient(paho.Client):
         self._packets = PacketReader()
         self._arrivals: list[Arrival] = []
         self._arrived_bytes = 0
+        self._asked: dict[tuple[int, int | None], tuple[float, int]] = {}
+        """Until when the broker must answer a SUBSCRIBE or UNSUBSCRIBE, by the type of the answer and the packet
+        identifier, and the number of its topics."""
         self.on_connect = self._on_connected
         self.on_disconnect = self._on_lost
         self.on_publish = self._on_confirmed
@@ -190,7 +198,19 @@ class MqttClient(paho.Client):
             self.loop_write()
         more = self._read() if events & ~select.POLLOUT or not timeout else False
         self.loop_misc()
+        if self._asked and time.monotonic() > next(iter(self._asked.values()))[0]:
+            self.close(f"the broker did not answer a subscription within {self.connect_timeout:g} s")
         return more
+
+    def subscribe_to(self, topics: Sequence[str], options: int | SubscribeOptions) -> None:
+        """Subscribe to these topics; `on_subscribe` gets the answer."""
+        _, mid = self.subscribe([(topic, options) for topic in topics])  # type: ignore[arg-type]
+        self._asked[_SUBACK, mid] = time.monotonic() + self.connect_timeout, len(topics)
+
+    def unsubscribe_from(self, topics: Sequence[str]) -> None:
+        """End the subscriptions to these topics; `on_unsubscribe` gets the answer."""
+        _, mid = self.unsubscribe([*topics])
+        self._asked[_UNSUBACK, mid] = time.monotonic() + self.connect_timeout, len(topics)
 
     def take_arrivals(self) -> list[Arrival]:
         """Return the messages that arrived since the last call, at most 512 messages or about 4 MiB."""
@@ -304,6 +324,29 @@ class MqttClient(paho.Client):
         if self._tls is not None:
             connection = self._tls.wrap_socket(connection, server_hostname=self.host)
         return _Socket(connection)
+
+    def _handle_suback(self) -> None:
+        if self._is_answer(_SUBACK, has_codes=True):
+            super()._handle_suback()
+
+    def _handle_unsuback(self) -> MQTTErrorCode:
+        if self._is_answer(_UNSUBACK, has_codes=self.is_5):
+            return super()._handle_unsuback()
+        return MQTTErrorCode.MQTT_ERR_SUCCESS
+
+    def _is_answer(self, kind: int, *, has_codes: bool) -> bool:
+        """Return whether a SUBACK or UNSUBACK answers what was asked, with a code for each topic. End the connection
+        otherwise. Raises MalformedPacket."""
+        packet = self._in_packet["packet"]
+        try:
+            codes_at, size = varint(packet, 2) if self.is_5 else (2, 0)
+        except IndexError:
+            raise MalformedPacket("an answer to a subscription ends within its header") from None
+        _, topics = self._asked.pop((kind, int.from_bytes(packet[:2], "big")), (0.0, -1))
+        if len(packet) - codes_at - size == (topics if has_codes else 0) and topics >= 0:
+            return True
+        self.close("the broker answered a subscription that it was not asked for, or not for each topic")
+        return False
 
     def _handle_pubrel(self) -> MQTTErrorCode:
         packet = self._in_packet["packet"]

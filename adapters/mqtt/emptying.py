@@ -40,7 +40,7 @@ class Emptying:
 
     def _ask(self) -> None:
         self._is_answered = self._has_come = False
-        self._client.unsubscribe([*self._topics])
+        self._client.unsubscribe_from(self._topics)
 
     def _answered(self, _: object, __: object, ___: int, reasons: list[Any], ____: object) -> None:
         """Take the answer. An answer of MQTT 3.1.1 has no reasons."""

@@ -48,7 +48,6 @@ class Connector:
         client_id: str,
         *,
         clean: bool,
-        keepalive: int,
         session_expiry: int = 0,
         receive_maximum: int | None = None,
     ) -> None:
@@ -56,7 +55,6 @@ class Connector:
         self.log_in = LogIn(password=settings.password, username=settings.username)
         self._client_id = client_id
         self._clean = clean
-        self._keepalive = keepalive
         self._properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
         self._properties.SessionExpiryInterval = session_expiry
         if receive_maximum is not None:
@@ -120,13 +118,13 @@ class Connector:
         return context
 
     def _handshake(self, client: MqttClient, *, clean: bool) -> Connack:
-        host, port = self._settings.host, self._settings.port
+        host, port, keepalive = self._settings.host, self._settings.port, self._settings.keepalive
         deadline = time.monotonic() + self._settings.connect_timeout
         try:
             if client.is_5:
-                client.connect(host, port, self._keepalive, clean_start=clean, properties=self._properties)
+                client.connect(host, port, keepalive, clean_start=clean, properties=self._properties)
             else:
-                client.connect(host, port, self._keepalive)
+                client.connect(host, port, keepalive)
         except OSError as error:
             raise BrokerError(f"{self.broker} cannot be reached: {error}") from error
         while client.connack is None:
@@ -135,3 +133,9 @@ class Connector:
                 client.close("no answer")
                 raise BrokerError(f"{self.broker} did not accept the connection: {client.lost}")
         return client.connack
+
+
+def most_qos(connack: Connack) -> int:
+    """Return the highest QoS of a publish that the broker takes (MQTT 5, Maximum QoS)."""
+    most: int = getattr(connack.properties, "MaximumQoS", 2)
+    return most

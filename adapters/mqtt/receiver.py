@@ -32,7 +32,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from adapters.connections import Backoff, ConnectionState, now
 from adapters.mqtt.client import FAILURE, SESSION_TAKEN_OVER, Arrival, Connack, MqttClient, PackedProperties
 from adapters.mqtt.emptying import Emptying
-from adapters.mqtt.mqtt_connect import BrokerError, Connector
+from adapters.mqtt.mqtt_connect import BrokerError, Connector, most_qos
 from adapters.mqtt.qos2_seen import Delivery, FirstCopy, SeenMessages
 from adapters.mqtt.settings import SourceSettings
 from app.codecs.mqtt import mqtt_envelope
@@ -67,6 +67,7 @@ _LONGEST_PROPERTIES = 1 << 20
 _LAST_WAIT_SECONDS = 0.5
 _MOST_ANSWERS = 50_000
 """The answers that wait for a connection. Beyond that the oldest are dropped."""
+_ANSWER_QOS = 1
 _ANSWERS_AT_ONCE = 100
 """The most answers that the broker has not confirmed."""
 _MAY_PASS = frozenset({0x89, 0x97})
@@ -115,7 +116,6 @@ class MqttReceiver:
             settings,
             settings.client_id or f"attachment-gateway-{name}",
             clean=settings.session_expiry == 0,
-            keepalive=settings.keepalive,
             session_expiry=settings.session_expiry,
             receive_maximum=settings.receive_maximum,
         )
@@ -248,6 +248,8 @@ class MqttReceiver:
         self._unacknowledged = 0
         self._repeated.clear()
         window = min(_ANSWERS_AT_ONCE, getattr(connack.properties, "ReceiveMaximum", _ANSWERS_AT_ONCE))
+        if most_qos(connack) < _ANSWER_QOS:
+            window = 0
         try:
             self._continue_session(client, connack)
             emptying: Emptying | None = None
@@ -284,19 +286,23 @@ class MqttReceiver:
         return False
 
     def _send_answers(self, client: MqttClient, window: int) -> None:
-        """Send the answers that wait, as many as the broker takes at once. One that is too large is left out."""
+        """Send the answers that wait, as many as the broker takes at once. One that is too large is left out. With a
+        window of 0 the broker takes none: all are refused."""
         for mid, reason in client.confirmed:
             refusal = ReplyEnd.BUSY if reason.value in _MAY_PASS else ReplyEnd.REFUSED
             self._unconfirmed.pop(mid, _nothing)(refusal if reason.is_failure else ReplyEnd.SENT)
             if reason.is_failure:
                 self._warn_once("answer_refused", f"senders get no answers: {reason}")
         client.confirmed.clear()
+        while self._answers and not window:
+            self._answers.popleft().on_end(ReplyEnd.REFUSED)
+            self._warn_once("answer_refused", "senders get no answers: the broker takes only messages of QoS 0")
         while self._answers and len(self._unconfirmed) < window and client.is_open:
             topic, answer, on_end = self._answers.popleft()
             try:
                 payload, section = mqtt_envelope.write(answer, "5" if client.is_5 else "3.1.1")
                 properties = None if section is None else PackedProperties(section)
-                sent = client.post(topic, payload, 1, None, properties, repeated=False)
+                sent = client.post(topic, payload, _ANSWER_QOS, None, properties, repeated=False)
             except (InvalidInputError, ValueError) as error:
                 self._log.warning("answer_not_sent", topic=topic[:200], reason=str(error))
                 on_end(ReplyEnd.REFUSED)
@@ -334,8 +340,8 @@ class MqttReceiver:
         settings = self._settings
         client.on_subscribe = partial(self._subscribed, connack)
         retain_handling = _SEND_RETAINED_IF_NEW if settings.retained == "accept" else _NEVER_SEND_RETAINED
-        options: Any = SubscribeOptions(settings.qos, retainHandling=retain_handling) if client.is_5 else settings.qos
-        client.subscribe([(topic, options) for topic in settings.topic])
+        options = SubscribeOptions(settings.qos, retainHandling=retain_handling) if client.is_5 else settings.qos
+        client.subscribe_to(settings.topic, options)
 
     def _subscribed(self, connack: Connack, client: Any, _: object, __: int, granted: list[Any], ___: object) -> None:
         refused = [topic for topic, code in zip(self._settings.topic, granted, strict=False) if code.value >= FAILURE]

@@ -1,7 +1,7 @@
 """A destination's connection to its broker.
 
-The sending thread also drives the connection, so nothing answers the broker's pings between two calls. The connection
-is therefore opened without keep-alive, and a dead one is replaced at the next call.
+The sending thread also drives the connection: it calls `keep_alive` while there is nothing to send. Between two calls
+that are far apart, since a delivery is being prepared, the broker may end the connection; the next call replaces it.
 
 Messages that were not confirmed before a connection broke, or before the gateway was killed, are sent again with DUP
 set. A message has the same packet identifier each time, derived from its number in the delivery. If the session still
@@ -16,6 +16,7 @@ then, and the connection stays. The next message is sent alone, and more follow 
 arrives twice when a subscriber comes.
 """
 
+import math
 import secrets
 import time
 from collections import deque
@@ -29,7 +30,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from adapters.connections import ConnectionState
 from adapters.mqtt.client import NO_MATCHING_SUBSCRIBERS, Connack, MqttClient, PackedProperties
-from adapters.mqtt.mqtt_connect import BrokerError, Connector
+from adapters.mqtt.mqtt_connect import BrokerError, Connector, most_qos
 from adapters.mqtt.settings import DestinationSettings
 from app.codecs.missing_parts.request_documents import LONGEST
 from app.codecs.mqtt import mqtt_envelope
@@ -43,6 +44,8 @@ _SUSPICIOUS_BREAKS = 2
 
 
 _IDLE = 0.1
+_TURNS = 4
+"""How often the connection is looked after in the time in which the broker must hear something."""
 _SHARE = "attachment-gateway"
 """The group of all that take requests from a topic."""
 _MOST_REQUESTS = 1000
@@ -121,7 +124,6 @@ class MqttSender:
             settings,
             settings.client_id or f"attachment-gateway-{name}-{secrets.token_hex(4)}",
             clean=True,
-            keepalive=0,
             session_expiry=0 if settings.client_id is None else settings.session_expiry,
         )
         self._log = _log.bind(destination=name, broker=self._connector.broker)
@@ -207,6 +209,16 @@ class MqttSender:
             return "none"
         return None if client.is_5 and self._settings.qos == 1 else "unknown"
 
+    def keep_alive(self) -> float:
+        if self._client is None:
+            return math.inf
+        self._client.turn(0)
+        self._take_requests(self._client)
+        if not self._client.is_open:
+            self._failed(self._client.lost)
+            return math.inf
+        return self._client.keepalive / _TURNS or math.inf
+
     def close(self) -> None:
         if self._client is not None:
             self._client.close()
@@ -227,6 +239,12 @@ class MqttSender:
             raise SendFailed(str(error), within=self._connector.log_in.pause) from error
         if not connack.session_present:
             self._received = set()
+        most = most_qos(connack)
+        if self._settings.qos > most:
+            client.close()
+            why = f"the broker takes messages of QoS {most} at most, and qos of the destination is {self._settings.qos}"
+            self._failed(why)
+            raise SendFailed(why, permanent=True)
         self._state.recovered()
         announced: int = getattr(connack.properties, "MaximumPacketSize", MAX_REMAINING_LENGTH + 5)
         self._limit = min(self._settings.max_packet_size, announced)
@@ -250,7 +268,7 @@ class MqttSender:
                 self._warn(f"the broker refused the subscription to {topic}: {', '.join(map(str, granted))}")
 
         client.on_subscribe = subscribed
-        client.subscribe(f"$share/{_SHARE}/{topic}", 1)
+        client.subscribe_to([f"$share/{_SHARE}/{topic}"], 1)
 
     def _warn(self, why: str) -> None:
         if self._warning != why:

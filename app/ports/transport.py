@@ -211,6 +211,15 @@ class Sender(Protocol):
 
 
 @runtime_checkable
+class KeptSender(Sender, Protocol):
+    """A sender whose broker must hear something from time to time."""
+
+    def keep_alive(self) -> float:
+        """Do what an open connection needs while nothing is sent. It does not connect. Return after how many seconds to
+        call it again at the latest."""
+
+
+@runtime_checkable
 class AskableSender(Sender, Protocol):
     """A sender that names an address of its own in its messages, at which receivers ask for missing parts of them."""
 

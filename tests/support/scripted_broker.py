@@ -1,5 +1,6 @@
 """An MQTT broker that sends the packets of a test's script, for answers that a real broker rarely gives."""
 
+import select
 import socket
 from typing import NamedTuple
 
@@ -66,6 +67,11 @@ class ScriptedBroker:
                     assert header.type in types, packet
                     return packet
             self._receive()
+
+    def has_more(self) -> bool:
+        """Tell whether the client has sent something that was not read."""
+        assert self._connection is not None
+        return bool(self._received or select.select([self._connection], [], [], 0)[0])
 
     def expect_end(self) -> None:
         """Wait until the client has closed the connection, ignoring all packets before."""

@@ -29,7 +29,7 @@ from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, FramingOptions, NewEvent
 from app.model.trace_context import TRACE_PARENT, trace_fields
 from app.observe import Recurring, logger
-from app.ports import DeliveryProgress, Sender, SendFailed, Sending
+from app.ports import DeliveryProgress, KeptSender, Sender, SendFailed, Sending
 from app.service.context import ServiceContext
 from app.service.events.event_entries import delivery_event
 from app.service.sending.framer import BATCH_MESSAGES, batches
@@ -131,7 +131,9 @@ class Outbox:
                     self._fault.failed(error)
                 if not has_sent:
                     pause = LOOK_SECONDS if self._resender.is_asked else IDLE_SECONDS
-                    self._wake.wait(seen, min(pause, max(0.05, self._settings.retry_first.total_seconds() / 4)))
+                    retry = max(0.05, self._settings.retry_first.total_seconds() / 4)
+                    call = self.sender.keep_alive() if isinstance(self.sender, KeptSender) else pause
+                    self._wake.wait(seen, min(pause, retry, call))
         finally:
             self.sender.close()
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from math import inf
 from threading import Event
 from time import monotonic
 from typing import Any
@@ -15,7 +16,7 @@ from app.codecs.mqtt.packets import PacketType
 from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.framing.registry import traits
 from app.model.message import GAP, PhysicalMessage
-from app.ports import AskingReceiver, DeliveryProgress, Receiver, Reply, ReplyEnd, Sender, SendFailed
+from app.ports import AskingReceiver, DeliveryProgress, KeptSender, Receiver, Reply, ReplyEnd, Sender, SendFailed
 from app.testing.collecting_intake import Collector
 from app.testing.waiting import until
 from tests.support.scripted_broker import ScriptedBroker
@@ -639,6 +640,69 @@ def test_a_broker_that_never_answers_fails_the_send(broker: ScriptedBroker) -> N
         broker.accept("")
         with pytest.raises(SendFailed, match="no answer"):
             sent.result(10)
+
+
+@pytest.mark.parametrize(
+    ("answer", "granted", "why"),
+    [
+        (ACCEPTED_5, None, "did not answer a subscription within 0.3 s"),
+        (ACCEPTED_311, None, "did not answer a subscription within 0.3 s"),
+        (ACCEPTED_5, "9003{mid}00", "not for each topic"),
+        (ACCEPTED_5, "9005{mid}000202", "not for each topic"),
+        (ACCEPTED_311, "9002{mid}", "not for each topic"),
+        (ACCEPTED_5, "9004{other}0002", "was not asked for"),
+        (ACCEPTED_5, "b004{mid}0000", "was not asked for"),
+        (ACCEPTED_5, "9003{mid}05", "broke"),
+    ],
+)
+def test_a_subscription_counts_when_each_topic_is_answered(
+    broker: ScriptedBroker, answer: str, granted: str | None, why: str
+) -> None:
+    source = receiver(broker, connect_timeout=0.3, version="5" if answer == ACCEPTED_5 else "3.1.1")
+    with running(broker, source, Collector()):
+        broker.accept(answer)
+        mid = int.from_bytes(broker.expect(PacketType.SUBSCRIBE).rest[:2], "big")
+        if granted is not None:
+            broker.send(granted.format(mid=f"{mid:04x}", other=f"{mid + 1:04x}"))
+        broker.expect_end()
+        until(lambda: source.status()["error"])
+        assert why in source.status()["error"]
+        assert not source.status()["connected"]
+        subscribed(broker, answer)
+        until(lambda: source.status()["connected"])
+
+
+@pytest.mark.parametrize(("most", "qos"), [(0, 1), (0, 2), (1, 2)])
+def test_no_message_has_a_higher_qos_than_the_broker_takes(broker: ScriptedBroker, most: int, qos: int) -> None:
+    to = sender(broker, qos=qos)
+    with sending(broker, to, MESSAGE) as sent:
+        broker.accept(f"2005000002240{most}")
+        with pytest.raises(SendFailed, match=f"QoS {most} at most, and qos of the destination is {qos}") as failure:
+            sent.result(10)
+    assert failure.value.permanent
+    assert not to.status()["connected"]
+
+
+def test_a_connection_without_work_is_kept_and_a_broken_one_noticed(broker: ScriptedBroker) -> None:
+    """By the broker's own time where it names one, in seconds."""
+    to = sender(broker, keepalive=5)
+    assert isinstance(to, KeptSender)
+    assert to.keep_alive() == inf
+    with ThreadPoolExecutor(1) as pool:
+        opened = pool.submit(to.max_batch)
+        connect = broker.accept("2006000003130001")
+        opened.result(10)
+    assert connect.rest[8:10].hex() == "0005"
+    assert to.keep_alive() == 0.25
+    until(lambda: to.keep_alive() and broker.has_more())
+    broker.expect(PacketType.PINGREQ)
+    broker.send("d000")
+    to.keep_alive()
+    assert to.status()["connected"]
+    broker.hang_up()
+    until(lambda: to.keep_alive() == inf)
+    assert not to.status()["connected"]
+    assert to.status()["error"]
 
 
 def test_no_more_are_in_flight_than_the_broker_takes(broker: ScriptedBroker) -> None:
