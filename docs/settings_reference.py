@@ -25,6 +25,7 @@ A value is the default. Where there is none, or where the setting is off by defa
 the file for all commands that have this option.
 
 - Environment variables take precedence over the file: `ATTACHMENT_GATEWAY_HTTP__PORT=8081` is `port` of `[http]`.
+  A text is written as it is, without quotes, lists and tables as JSON: `ATTACHMENT_GATEWAY_ROLES='["receive"]'`.
 - A value can be read from a file: `password_file = "…"` reads `password` from it. Credentials in files are
   [read again](operating.md#credentials-that-change) when they are used.
 - Sizes are bytes, or texts such as `"64 MiB"`. Durations are seconds, or texts such as `"30s"`, `"1h30m"`, `"7d"`.

@@ -69,6 +69,39 @@ def test_the_environment_wins_and_adds(file: Path, monkeypatch: pytest.MonkeyPat
     assert settings.destinations["back"].options.model_dump()["topic"] == "back"
 
 
+@pytest.mark.parametrize("text", ["12345", "1e5", "true", "null", "-5", "NaN", '"q"', "[1", "", "0x1f"])
+def test_a_text_of_the_environment_stays_as_it_is(text: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers, lists and tables beside it are those that they are for."""
+    file.write_text(SOURCE)
+    given = {
+        "VERSION": "5",
+        "QOS": "2",
+        "SESSION_EXPIRY": "7",
+        "CONNECT_TIMEOUT": "2.5",
+        "ANSWERS": "false",
+        "TOPIC": '["a", "b/#"]',
+        "USERNAME": "me",
+        "PASSWORD": text,
+        "CLIENT_ID": "007",
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(f"ATTACHMENT_GATEWAY_SOURCES__ORDERS__{name}", value)
+    monkeypatch.setenv("ATTACHMENT_GATEWAY_ROLES", '["serve"]')
+    monkeypatch.setenv("ATTACHMENT_GATEWAY_DESTINATIONS", '{"back": {"transport": "memory", "queue": "5"}}')
+    settings = load(file)
+    options: Any = settings.sources["orders"].options
+    assert (options.version, options.qos, options.session_expiry, options.connect_timeout) == ("5", 2, 7, 2.5)
+    assert (options.answers, options.topic, options.client_id) == (False, ["a", "b/#"], "007")
+    assert (options.username.current, options.password.get_secret_value()) == ("me", text)
+    assert settings.roles == {"serve"}
+    assert settings.destinations["back"].options.model_dump()["queue"] == "5"
+    monkeypatch.setenv("ATTACHMENT_GATEWAY_ROLES", "serve")
+    monkeypatch.setenv("ATTACHMENT_GATEWAY_HTTP__PORT", "NaN")
+    with pytest.raises(SettingsError) as refused:
+        load(file)
+    assert [problem.place for problem in refused.value.problems] == ["http.port", "roles"]
+
+
 def test_every_error_is_told_at_once_with_its_place(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ATTACHMENT_GATEWAY_HTPP__PORT", "1")
     told = problems(

@@ -1,13 +1,16 @@
 """Loading the configuration, and the list of everything that is wrong with it."""
 
+import json
 import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_settings import EnvSettingsSource
 
 from app.model.masking import masked
@@ -61,15 +64,43 @@ def load(path: Path | None = None, *, transports: bool = True, given: Mapping[st
         raise SettingsError([SettingsProblem(str(path), f"cannot be read: {error.strerror}")]) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError([SettingsProblem(str(path), f"is not TOML: {error}")]) from error
-    try:
-        merged = _merged(_merged(table, EnvSettingsSource(Settings)()), given)
-    except ValueError as error:
-        raise SettingsError([*problems, SettingsProblem("environment", str(error))]) from error
+    environment: dict[str, Any] | None = _EnvironmentTexts(Settings)()
     with validating_transports(enabled=transports):
-        settings, wrong = _validated(merged)
+        while environment is not None:
+            settings, wrong = _validated(_merged(_merged(table, environment), given))
+            environment = _decoded(environment, [problem.place.split(".") for problem in wrong])
     if settings is None or problems or wrong:
         raise SettingsError(problems + wrong)
     return settings
+
+
+class _EnvironmentTexts(EnvSettingsSource):
+    """The environment's values as texts."""
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        """Return the text: whether it is JSON depends on the setting that it is for (`_decoded`)."""
+        del field_name, field
+        return value
+
+
+def _decoded(environment: Mapping[str, Any], wrong: Sequence[Sequence[str]]) -> dict[str, Any] | None:
+    """Return the environment's values with those at wrong places read as JSON; None if that changes none.
+
+    A text is taken as it is where a setting takes one: a password of digits stays a text.
+    """
+    decoded = dict(environment)
+    for name, value in environment.items():
+        inner = [place[1:] for place in wrong if place[:1] == [name]]
+        if isinstance(value, dict):
+            decoded[name] = _decoded(value, inner) or value
+        elif isinstance(value, str) and inner:
+            with suppress(ValueError):
+                decoded[name] = json.loads(value, parse_constant=_refused_constant)
+    return None if decoded == environment else decoded
+
+
+def _refused_constant(name: str) -> NoReturn:
+    raise ValueError(name)
 
 
 def _validated(given: dict[str, Any]) -> tuple[Settings | None, list[SettingsProblem]]:
