@@ -4,6 +4,7 @@ Helm prints what a schema allows. A `const` that is a sentence therefore tells t
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from adapters import memory
 from adapters.ibm_mq import settings as ibm_mq
 from adapters.mqtt import settings as mqtt
 from adapters.rendezvous import settings as rendezvous
+from app.model.masking import SECRET_PARAMETERS
 from app.model.validation import SENTENCES, SETTING_NAME
 from app.settings import ENVIRONMENT_PREFIX, Destination, Settings, Source
 from app.settings.section import DURATION
@@ -40,10 +42,14 @@ Schema = dict[str, Any]
 
 _SECRET = r"(^|_)(password|passphrase|secrets?|token)$"  # noqa: S105 - a pattern
 """Keys of secrets, in settings of transports that are not known here."""
-_PASSWORD_IN_URL = r"^[^/]*://[^/@]*:[^/@]+@"  # noqa: S105
 _KEPT = ("type", "enum", "minimum", "maximum", "exclusiveMinimum", "minLength", "maxLength", "minItems", "maxItems")
 _WIDTH = 116
+_ANY_CASE = re.compile("[a-z]")
+"""A letter, which becomes one in upper or lower case: patterns of JSON Schema have no flag for it."""
+_PARAMETERS = _ANY_CASE.sub(lambda found: f"[{found[0]}{found[0].upper()}]", "|".join(SECRET_PARAMETERS))
+_URL_WITH_SECRET: Schema = {"$ref": "#/definitions/urlWithSecret"}
 _DEFINITIONS: Schema = {
+    "urlWithSecret": {"type": "string", "pattern": rf"^[^/]*://([^/@]*:[^/@]+@|.*[?&;]({_PARAMETERS})=.)"},
     "duration": {
         "type": ["number", "string"],
         "minimum": 0,
@@ -129,7 +135,12 @@ def _variable() -> Schema:
         "if": {"properties": {"name": {"pattern": f"{of_gateway}__({'|'.join(secrets)})$"}}},
         "then": {"properties": {"value": shown}},
         "else": {
-            "if": {"properties": {"name": {"pattern": f"{of_gateway}URL$"}, "value": {"pattern": _PASSWORD_IN_URL}}},
+            "if": {
+                "properties": {
+                    "name": {"pattern": f"{of_gateway}URL$"},
+                    "value": {"$ref": "#/definitions/urlWithSecret"},
+                }
+            },
             "then": {"properties": {"value": shown}},
         },
     }
@@ -164,8 +175,7 @@ def _table(name: str, schema: Schema, definitions: Schema) -> Schema:
     for key in given:
         if key == "url" or key.endswith("_url"):
             secret = "password" if "password" in given else key
-            has_password = {"type": "string", "pattern": _PASSWORD_IN_URL}
-            made[key] = {"if": has_password, "then": _of_secret(secret), "else": made[key]}
+            made[key] = {"if": _URL_WITH_SECRET, "then": _of_secret(secret), "else": made[key]}
         # Any value but a table may be in a file of its own.
         if made[key].get("type") != "object" and not key.endswith("_file"):
             made.setdefault(f"{key}_file", {"type": "string", "minLength": 1})

@@ -660,6 +660,8 @@ def test_every_table_refuses_unknown_keys_and_secrets() -> None:
     ("settings", "told"),
     [
         ({"catalog": {"url": "postgresql+psycopg://gateway:hunter2@db/gateway"}}, "existingSecret by url_file"),
+        ({"catalog": {"url": "postgresql+psycopg://db/x?user=u&Password=hunter2"}}, "existingSecret by url_file"),
+        ({"webhooks": {"w": {"url": "https://hooks.example/x?token=hunter2"}}}, "existingSecret by url_file"),
         ({"sources": {"o": {**ORDERS, "url": "mqtt://u:hunter2@broker"}}}, "existingSecret by password_file"),
         ({"sources": {"o": {"transport": "stranger", "api_token": "hunter2"}}}, "left out: name a key with the"),
         ({"http": {"tokens": ["hunter2"]}}, "a SHA-256, 64 hexadecimal digits"),
@@ -678,6 +680,24 @@ def test_a_wrong_setting_is_refused_in_one_sentence_that_shows_no_secret(setting
     assert told in found
     assert found.count("\n") == 0
     assert "hunter2" not in found
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"nameOverride": "Gateway_X"}, "lower-case letters, digits and hyphens"),
+        ({"fullnameOverride": "1st"}, "lower-case letters, digits and hyphens"),
+        (
+            DIVIDED
+            | {"assembler": "embedded", "web": {"replicas": 6, "autoscaling": {"enabled": True, "maxReplicas": 2}}},
+            "maxReplicas 2 is less",
+        ),
+    ],
+)
+def test_values_that_kubernetes_would_refuse_are_refused(values: dict[str, Any], told: str) -> None:
+    with pytest.raises(helm().HelmError, match=told):
+        rendered(EVERYTHING | values)
+    assert rendered({"settings": {"catalog": {"url": "postgresql+psycopg://db/x?sslkey=/run/key&sslmode=require"}}})
 
 
 def test_a_transport_of_another_package_has_keys_of_its_own() -> None:

@@ -12,11 +12,14 @@ MASK: Final = "****"
 
 _PASSWORD: Final = re.compile(r"(://[^\s:/@?#]*):\S*@")
 """The password may hold any character, although a URL should have percent signs for most."""
+SECRET_PARAMETERS: Final = (
+    *("password", "sslpassword", "passphrase", "secret", "client_secret", "api_key", "sig", "signature"),
+    *("token", "access_token", "id_token", "refresh_token"),
+    *("x-amz-signature", "x-amz-credential", "x-amz-security-token", "x-goog-signature", "x-goog-credential"),
+)
+"""Parameters of URLs whose values are secrets. Of others, such as a file's name in `sslkey`, some may be."""
 _PARAMETER: Final = re.compile(
-    r"([?&;](?:ssl)?(?:password|passphrase|sig|signature|token|access_token|id_token|refresh_token|client_secret|secret"
-    r"|code|api_key|key|link|awsaccesskeyid|x-amz-(?:signature|credential|security-token)|x-goog-(?:signature|credential))"
-    r"=)[^\s&;\"'<>]+",
-    re.IGNORECASE,
+    rf"([?&;](?:{'|'.join(SECRET_PARAMETERS)}|code|(?:ssl)?key|link|awsaccesskeyid)=)[^\s&;\"'<>]+", re.IGNORECASE
 )
 _HEADER: Final = re.compile(r"\b(bearer|basic)(\s+)[^\s\"',]{8,}", re.IGNORECASE)
 

@@ -1,5 +1,6 @@
 """The frame of the console: sign-in, scopes, base path, keyboard."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -286,6 +287,17 @@ def test_the_stream_of_events_goes_on_where_it_broke(world: World, open_console:
     catalog.checkpoint(Checkpoint(events=[NewEvent("message.quarantined", "x", 1, {"source": "orders"})]))
     world.stock.gateway.notifier.notify()
     expect(page.get_by_role("button", name="1 more quarantined: show")).to_be_visible()
+
+
+def test_an_address_that_a_person_has_written_asks_for_one_resource(world: World, open_console: Opened) -> None:
+    console = open_console(world.address, key=world.key("address", May.READ, May.OPERATE))
+    console.expect_status(404, 422)
+    for view in ("attachments", "deliveries", "quarantine", "tables"):
+        for written in ("..", ".", "..%2F..", "..%2Fsummary", "a%3Fb=1", "a%23b", "%252e%252e"):
+            with console.page.expect_request(re.compile(rf"/v1/{view}/")) as asked:
+                console.page.goto(f"{world.address}/console/#/{view}/{written}")
+            assert re.fullmatch(rf"{re.escape(world.address)}/v1/{view}/[^/?#]+", asked.value.url), written
+            expect(console.page.get_by_role("alert").first).to_be_visible()
 
 
 def test_content_is_downloaded_with_a_key_and_only_read(world: World, open_console: Opened) -> None:

@@ -56,6 +56,10 @@ export class Problem extends Error {
   }
 }
 
+/** Return the path of a resource, whatever characters an identifier has that a person has written: `..` would be the path above. */
+export const resource = (...steps) =>
+  ["v1", ...steps.map((step) => (/^\.+$/.test(step) ? step.replaceAll(".", "%252E") : encodeURIComponent(step)))].join("/");
+
 /** Return the address of a resource: "v1/attachments" and what its query has. Values may be arrays; empty ones are left out. */
 export function address(path, query = {}) {
   const url = new URL(path.replace(/^\//, ""), gateway);

@@ -40,7 +40,7 @@ function isText(bytes) {
 
 /** Return {bytes, size, missing} of a range of content; `size` is null and `missing` names parts while more is to come. */
 async function readRange(id, isPartial, first, last, signal) {
-  const response = await rest.request("GET", `v1/attachments/${id}/content`, {
+  const response = await rest.request("GET", rest.resource("attachments", id, "content"), {
     query: isPartial ? { partial: true } : {}, headers: { Range: `bytes=${first}-${last}` }, signal,
   });
   const bytes = new Uint8Array(await response.arrayBuffer());
@@ -53,7 +53,7 @@ const charsetOf = (attachment) => /charset="?([^";]+)/.exec(attachment.content_t
 
 /** The beginning of a text in a character set that only the gateway knows. */
 async function readConverted(id, signal) {
-  const response = await rest.request("GET", `v1/attachments/${id}/content`, { query: { charset: "utf-8" }, signal });
+  const response = await rest.request("GET", rest.resource("attachments", id, "content"), { query: { charset: "utf-8" }, signal });
   const reader = response.body.getReader();
   const pieces = [];
   let length = 0;
@@ -69,7 +69,7 @@ async function readConverted(id, signal) {
 
 function Picture({ id, size, type, name }) {
   const { value, error } = useLoad(async (signal) => {
-    const response = await rest.request("GET", `v1/attachments/${id}/content`, { signal });
+    const response = await rest.request("GET", rest.resource("attachments", id, "content"), { signal });
     return URL.createObjectURL(new Blob([await response.arrayBuffer()], { type }));
   }, [id, size]);
   const [isBroken, setBroken] = useState(false);
@@ -124,7 +124,7 @@ function DataSetPreview({ attachment, version }) {
   const { id } = attachment;
   const isPartial = attachment.state !== "finished";
   const [isProfiled, setProfiled] = useState(false);
-  const path = `v1/attachments/${id}/rows`;
+  const path = rest.resource("attachments", id, "rows");
   const query = isPartial ? { partial: true } : {};
   const [available, setAvailable] = useState(null); // rows of a partial data set, as far as they are known
   const head = useLoad((signal) => rest.get(path, { ...query, offset: 0, limit: 1 }, signal), [id, isPartial, version]);

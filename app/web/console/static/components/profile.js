@@ -34,7 +34,7 @@ function Column({ variable }) {
 
 /** id: of the attachment. The data set is read once by the gateway for this. */
 export function Profile({ id }) {
-  const { value, error, loading, reload } = useLoad((signal) => rest.get(`v1/attachments/${id}/profile`, { top: 5 }, signal), [id]);
+  const { value, error, loading, reload } = useLoad((signal) => rest.get(rest.resource("attachments", id, "profile"), { top: 5 }, signal), [id]);
   if (!value) return html`<${Loading} when=${loading} what="The gateway reads the data set" /><${ErrorBox} error=${error} retry=${reload} />`;
   return html`<${VirtualList} className="profile" label="Columns and their values" rowHeight=${ROW} count=${value.variables.length}
     row=${(index) => html`<${Column} variable=${value.variables[index]} />`} />`;

@@ -50,7 +50,7 @@ const base64 = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(te
 /** Return the number of bytes that the gateway has; null if it has no such upload any more. */
 async function offsetOf(id, signal) {
   try {
-    const response = await rest.request("HEAD", `v1/uploads/${id}`, { headers: TUS, signal });
+    const response = await rest.request("HEAD", rest.resource("uploads", id), { headers: TUS, signal });
     return Number(response.headers.get("Upload-Offset"));
   } catch (error) {
     if (error.status === 404) return null;
@@ -67,6 +67,6 @@ async function append(id, file, offset, { signal, progress }) {
     "Upload-Offset": String(offset),
   };
   const options = { headers, signal, progress: (sent) => progress(offset + sent) };
-  await rest.upload("PATCH", `v1/uploads/${id}`, file.slice(offset, end), options);
+  await rest.upload("PATCH", rest.resource("uploads", id), file.slice(offset, end), options);
   return end;
 }

@@ -36,13 +36,13 @@ async function save(path, query) {
 
 function Downloads({ attachment }) {
   const [error, setError] = useState(null);
-  const path = `v1/attachments/${attachment.id}/content`;
+  const path = rest.resource("attachments", attachment.id, "content");
   const isFinished = attachment.state === "finished";
   const formats = attachment.kind === "data-set" ? DATA_SET_FORMATS.map(([format, name]) => [name, { format }]) : [["As it was sent", {}]];
   if (attachment.kind === "text-file") formats.push(["In UTF-8", { charset: "utf-8" }]);
   const offered = isFinished ? formats : attachment.state === "receiving" && attachment.kind ? [["What has arrived", { partial: true }]] : [];
   if (!offered.length) return null;
-  const receipt = `v1/attachments/${attachment.id}/receipt`;
+  const receipt = rest.resource("attachments", attachment.id, "receipt");
   return html`<h2>Download</h2><div class="bar">
     ${offered.map(([name, query]) => html`<span class="action" key=${name}>
       <button type="button" onClick=${() => save(path, query).then(() => setError(null), setError)}>${name}</button>
@@ -86,7 +86,7 @@ const facts = (one) => [
   ["Finished", one.finished_at && html`<${Time} at=${one.finished_at} />`],
   ["Receipt", one.state === "finished" && RECEIPTS[one.receipt ?? "off"](one.id)],
   ["Correlid", html`<code>${one.correl_id}</code>`],
-  ["Identifier", html`<code>${one.id}</code> <${Copy} text=${() => rest.curl("GET", `v1/attachments/${one.id}`)} />`],
+  ["Identifier", html`<code>${one.id}</code> <${Copy} text=${() => rest.curl("GET", rest.resource("attachments", one.id))} />`],
 ];
 
 const QUESTIONS = {
@@ -123,7 +123,7 @@ function Evidence({ choices }) {
 /** The bar of its parts, of which a piece can be looked at more closely. */
 function Parts({ id, version, isUnfinished }) {
   const [piece, setPiece] = useState(null);
-  const { value, error } = useLoad((signal) => rest.get(`v1/attachments/${id}/parts`, piece ?? {}, signal), [id, version, piece]);
+  const { value, error } = useLoad((signal) => rest.get(rest.resource("attachments", id, "parts"), piece ?? {}, signal), [id, version, piece]);
   if (!value) return html`<${Pending} error=${error} />`;
   if (!value.runs.length) return html`<${Empty}>${isUnfinished ? "No part has arrived." : "The gateway no longer knows its single parts."}</${Empty}>`;
   return html`<${GapBar} parts=${value} onZoom=${(first, last) => setPiece({ first, last })} label="Parts by sequence number" />
@@ -139,7 +139,7 @@ function said({ text, values }) {
 
 function Came({ attachment }) {
   const { message } = attachment;
-  const { value, error } = useLoad((signal) => (message ? rest.get(`v1/messages/${message}`, {}, signal) : Promise.resolve(null)), [message, attachment.state]);
+  const { value, error } = useLoad((signal) => (message ? rest.get(rest.resource("messages", message), {}, signal) : Promise.resolve(null)), [message, attachment.state]);
   if (!message) return html`<${Empty}>Its header has not arrived, so its message is not known.</${Empty}>`;
   if (!value) return html`<${Pending} error=${error} />`;
   const text = value.application_message;
@@ -177,7 +177,7 @@ function Explained({ path }) {
 }
 
 function PhysicalMessages({ id, version }) {
-  const path = `v1/attachments/${id}/physical-messages`;
+  const path = rest.resource("attachments", id, "physical-messages");
   const [chosen, setChosen] = useState(null);
   const [state, set] = useState({ error: null });
   const reading = useRef({ known: new Set(), items: [], cursor: undefined, isBusy: false, isWhole: false, isGone: false }).current;
@@ -230,7 +230,7 @@ const Belongs = ({ error }) => error?.members?.messages?.map(({ id }) => html`<s
   <h2>Its message</h2><${Came} attachment=${{ message: id }} /></section>`);
 
 function One({ id }) {
-  const path = `v1/attachments/${id}`;
+  const path = rest.resource("attachments", id);
   const { value, error, reload } = useLoad((signal) => rest.get(path, {}, signal), [id]);
   const [isExplained, setExplained] = useState(false);
   useEvents(["attachment.*", "message.complete"], (events) => events.some((event) => event.subject === id || event.subject === value?.message) && reload());

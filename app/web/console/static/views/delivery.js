@@ -7,7 +7,7 @@ const OPEN = ["queued", "sending"];
 const INTERVAL = 500; // milliseconds; events tell of states, not of single messages
 
 export default function Delivery({ steps: [id] }) {
-  const path = `v1/deliveries/${encodeURIComponent(id ?? "")}`;
+  const path = rest.resource("deliveries", id ?? "");
   const { value, error, reload } = useLoad((signal) => rest.get(path, {}, signal), [path]);
   useEvents(["delivery.*"], (events) => events.some((event) => event.subject === id) && reload(), 100);
   const isOpen = OPEN.includes(value?.state);

@@ -38,7 +38,7 @@ async function overview(signal) {
   const newest = tables.find((table) => table.name.includes("."));
   const quality = tables.find((table) => table.name === "quality");
   const [reached, hours, runs, pipeline] = await Promise.all([
-    newest && rest.get(`v1/tables/${encodeURIComponent(newest.name)}`, {}, signal).then((one) => one.reached),
+    newest && rest.get(rest.resource("tables", newest.name), {}, signal).then((one) => one.reached),
     quality && rest.get("v1/tables/quality/rows", { format: "json", offset: Math.max(0, quality.row_count - HOURS), limit: HOURS }, signal),
     isLimited ? null : rest.get("v1/pipeline/runs", { limit: RUNS }, signal),
     isLimited ? null : rest.get("v1/pipeline", {}, signal),

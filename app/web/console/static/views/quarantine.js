@@ -168,7 +168,7 @@ function Buttons({ count, disabled, act, line, about }) {
 }
 
 function Entry({ id }) {
-  const path = `v1/quarantine/${encodeURIComponent(id)}`;
+  const path = rest.resource("quarantine", id);
   const { value, error, reload } = useLoad((signal) => rest.get(path, {}, signal), [path]);
   const [outcome, setOutcome] = useState(null);
   if (!value) return html`<h1>Quarantined message</h1><${Pending} error=${error} retry=${reload} />`;

@@ -92,7 +92,7 @@ function Answer({ answer }) {
 const gridColumn = (column, type) => ({ ...column, type: /^(u?int|halffloat|float|double|decimal)/.test(type) ? "number" : /string/.test(type) ? "text" : "" });
 
 function One({ name }) {
-  const path = `v1/tables/${encodeURIComponent(name)}`;
+  const path = rest.resource("tables", name);
   const { value, error, reload } = useLoad((signal) => rest.get(path, {}, signal), [path]);
   const [format, setFormat] = useState("csv");
   if (!value) return html`<h1><${Foreign} text=${name} /></h1><${Pending} error=${error} retry=${reload} />`;
