@@ -171,7 +171,6 @@ def create_app(gateway: Gateway) -> FastAPI:
         warming.cancel()
         await app.state.receivers.end_all()
         await app.state.conversions.close()
-        app.state.pools.close()
         await run_in_threadpool(authenticator.keys.save_uses)
         repeats.flush()
         await run_in_threadpool(audit.close)

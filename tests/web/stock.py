@@ -320,8 +320,9 @@ class _PromptServer(uvicorn.Server):
 
 
 @contextmanager
-def serving(app: Any, *others: Any) -> Iterator[str]:
-    """The address at which uvicorn serves an application, in a thread. Each request goes to it or to one of others."""
+def serving(app: Any, *others: Any, grace: int | None = None) -> Iterator[str]:
+    """The address at which uvicorn serves an application, in a thread. Each request goes to it or to one of others.
+    In the end, running requests have `grace` seconds."""
     apps, random = [app, *others], Random(33)
 
     @asynccontextmanager
@@ -337,7 +338,8 @@ def serving(app: Any, *others: Any) -> Iterator[str]:
         await (begun if scope["type"] == "lifespan" else random.choice(apps))(scope, receive, send)
 
     served: Any = spread if others else app
-    config = configuration(served, app.state.gateway.settings.http.model_copy(update={"port": 0}))
+    http = app.state.gateway.settings.http.model_copy(update={"port": 0})
+    config = configuration(served, http, timeout_graceful_shutdown=grace)
     server = _PromptServer(config)
     thread = Thread(target=server.run, daemon=True)
     thread.start()

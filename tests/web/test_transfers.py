@@ -353,3 +353,28 @@ def test_longer_targets_than_the_parser_takes_are_refused(tmp_path: Path) -> Non
     with limited(tmp_path, {}, header_bytes="1 MiB") as (_, address), opened(address) as client:
         client.sendall(asking("/" + "a" * 70_000))
         assert status(client) == 414
+
+
+def test_what_is_cut_when_the_server_stops_may_be_sent_again_and_leaves_nothing(tmp_path: Path) -> None:
+    stock = Stock(tmp_path)
+
+    def kept() -> int:
+        return sum(path.stat().st_size for path in (tmp_path / "content").rglob("*") if path.is_file())
+
+    parts = b'--B\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n' + b"x" * MIB
+    multipart = b"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=B\r\n"
+    raw = b"PUT /v1/files/partner/f HTTP/1.1\r\nHost: localhost\r\n"
+    rest = b"Content-Length: 3000000\r\n\r\n" + parts
+    with ExitStack() as clients:
+        with serving(create_app(stock.gateway), grace=1) as address:
+            cut = [clients.enter_context(opened(address)) for _ in range(2)]
+            for client, head in zip(cut, (multipart, raw), strict=True):
+                client.sendall(head + rest)
+            until(lambda: kept() > MIB)
+        for client in cut:
+            answer = client.makefile("rb").read().decode()
+            assert answer.startswith("HTTP/1.1 503 ")
+            assert "retry-after: 5" in answer.lower()
+            assert '"type":"/problems/unavailable"' in answer
+    until(lambda: kept() == 0)
+    stock.close()

@@ -1,5 +1,6 @@
 """Conversion of every error of the application to a problem."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from secrets import token_hex
@@ -106,7 +107,7 @@ def _on_http(request: Request, error: Exception) -> JSONResponse:
 
 class IncidentMiddleware:
     """Middleware that converts an internal error to a problem with an incident's number and without internal
-    details.
+    details, and a request that the server cuts because it stops to a problem for which the client tries again.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -125,6 +126,12 @@ class IncidentMiddleware:
 
         try:
             await self.app(scope, receive, watching)
+        except asyncio.CancelledError:
+            log.warning("request_cut", method=scope["method"], path=scope["path"])
+            if not started:
+                why = "the gateway stops, and this request was not finished"
+                problem = Problem("unavailable", why, {"Retry-After": RETRY_SECONDS, "Connection": "close"})
+                await problem.response(scope["path"])(scope, receive, send)
         except Exception as error:
             incident = token_hex(8)
             log.exception("request_failed", incident=incident, method=scope["method"], path=scope["path"])

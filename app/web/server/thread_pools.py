@@ -26,7 +26,10 @@ BATCH = 256 << 10
 
 
 class Pools:
-    """The threads, and the numbers of transfers, which take a thread only while a file or the store is at work."""
+    """The threads, and the numbers of transfers, which take a thread only while a file or the store is at work.
+
+    Threads end with their pool: requests that are cut when the server stops need them to remove what they have written.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self.uploads = ThreadPoolExecutor(TRANSFER_THREADS, "upload")
@@ -46,11 +49,6 @@ class Pools:
         """Count a download for the length of the block. Raises Busy."""
         with self._counted("downloads"):
             yield
-
-    def close(self) -> None:
-        """Let the threads end."""
-        for each in (self.uploads, self.downloads, self.health):
-            each.shutdown(wait=False)
 
     @contextmanager
     def _counted(self, what: str) -> Iterator[None]:
