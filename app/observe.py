@@ -2,7 +2,8 @@
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
+from io import StringIO
 from time import monotonic
 from typing import Any, TextIO
 
@@ -15,6 +16,23 @@ _QUIET_BELOW_WARNING = ("alembic", "httpx", "httpcore", "mcp", "amqtt", "py4j", 
 
 
 _NO_FACTS: Mapping[str, object] = {}
+
+
+def printable(text: str, also: str = "") -> str:
+    """Return text without control characters, since it may come from anywhere."""
+    return text if text.isprintable() else "".join(c if c.isprintable() or c in also else "\ufffd" for c in text)
+
+
+def _printable_fields(_logger: object, _name: str, fields: MutableMapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of a record as a terminal may get them."""
+    return {key: printable(value) if isinstance(value, str) else value for key, value in fields.items()}
+
+
+def _printable_traceback(to: TextIO, error: Any) -> None:
+    """Write a traceback as a terminal may get it."""
+    whole = StringIO()
+    structlog.dev.plain_traceback(whole, error)
+    to.write(printable(whole.getvalue(), "\n"))
 
 
 def is_for_people(style: str, stream: TextIO | None = None) -> bool:
@@ -39,7 +57,10 @@ def configure_logging(
         structlog.processors.StackInfoRenderer(),
     ]
     rendering: list[Any] = (
-        [structlog.dev.ConsoleRenderer(colors=to.isatty(), exception_formatter=structlog.dev.plain_traceback)]
+        [
+            _printable_fields,
+            structlog.dev.ConsoleRenderer(colors=to.isatty(), exception_formatter=_printable_traceback),
+        ]
         if is_for_people(style, to)
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
     )

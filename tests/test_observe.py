@@ -68,6 +68,19 @@ def test_the_console_shows_no_locals(restored: None) -> None:
     assert "swordfish" not in stream.getvalue().replace('password = "swordfish"', "")
 
 
+def test_a_terminal_gets_no_control_characters(restored: None) -> None:
+    stream = io.StringIO()
+    configure_logging(style="console", stream=stream)
+    hostile = "\x1b[31m\x9b31m\u202e\r\x07"
+    log = logger("test")
+    log.warning("name_refused", name=hostile, names=[hostile])
+    try:
+        raise ValueError(hostile)
+    except ValueError:
+        log.exception("name_failed")
+    assert all(character.isprintable() or character == "\n" for character in stream.getvalue())
+
+
 def test_what_fails_again_and_again_is_told_once_and_at_its_end() -> None:
     with structlog.testing.capture_logs() as logs:
         fault = Recurring(logger("here"), "copying", store="s3")

@@ -2,11 +2,11 @@
 
     # the first message of the morning
     2026-11-21T07:30:00.125Z 30 0f 00 03 ...
-    1795246200125000 300f0003...                    # the same time in microseconds since 1970
+    1795246200.125 300f0003...                      # the same time in seconds since 1970
     300f0003...
 
 Empty lines and text after a `#` are ignored, as are blanks, tabs, colons and hyphens between digits. The first word is
-a time if it is an ISO 8601 time with a `T` (UTC without a zone), or a number of 16 decimal digits without a leading 0.
+a time if it is an ISO 8601 time with a `T` (UTC without a zone), or a number of seconds with a point.
 
 A publish of MQTT becomes a message as a received one does, and one that is sent again (DUP, with the packet identifier
 and the bytes of an earlier one) is skipped. It does not state its MQTT version. The envelope reveals it:
@@ -47,7 +47,8 @@ from app.wire import WireError
 _BETWEEN_DIGITS = b" \t:-\r\n\f\v"
 _NO_DIGIT = re.compile(rb"[^0-9A-Fa-f \t:\-\r\n\f\v]")
 _ISO_TIME = re.compile(rb"\s*(\d{4}-\d\d-\d\dT\S*)")
-_MICROSECONDS = re.compile(rb"\s*([1-9]\d{15})(?=\s)")
+_SECONDS = re.compile(rb"\s*(\d{1,11})\.(\d{1,9})(?=\s)")
+"""Seconds since 1970, as `mosquitto_sub -F '%U'` prints them. A number without a point could be bytes."""
 
 
 class CapturedBytes(NamedTuple):
@@ -83,8 +84,8 @@ def capture(line: BoundedLine) -> CapturedBytes | None:
             raise LineError(
                 found.start(1), f"{str(found[1][:40], 'latin-1')!r} is not an ISO 8601 time from 1970 on"
             ) from None
-    elif found := _MICROSECONDS.match(text):
-        time, start = int(found[1]), found.end()
+    elif found := _SECONDS.match(text):
+        time, start = int(found[1] + found[2][:6].ljust(6, b"0")), found.end()
     else:
         time, start = 0, 0
     digits = text[start:]

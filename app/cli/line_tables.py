@@ -14,7 +14,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from app.cli.terminal import err, out, printable
+from app.cli.terminal import err, out
+from app.observe import printable
 
 _GAP = 2
 _FIRST_DIGITS = 8

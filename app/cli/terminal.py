@@ -19,16 +19,13 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
+from app.observe import printable
+
 _UNLIMITED = 1 << 16
 _NARROW = 100
 _WHOLE = {"ID", "State", "Kind"}
 
 _LINE_END = "\n"
-
-
-def printable(text: str, also: str = "") -> str:
-    """Return text without control characters, since it may come from anywhere."""
-    return text if text.isprintable() else "".join(c if c.isprintable() or c in also else "\ufffd" for c in text)
 
 
 class _Printing(Console):

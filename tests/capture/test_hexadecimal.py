@@ -29,16 +29,19 @@ def read(text: bytes) -> list[CapturedBytes | RefusedEntry]:
         ("2026-11-21T07:30:00.125 0aff", MOMENT),
         ("2026-11-21T08:30:00.125+01:00\t0aff#", MOMENT),
         ("2026-11-21T07:30Z 0a ff", MOMENT - 125_000),
-        ("1795246200125000 0aff", MOMENT),
+        ("1795246200.125 0aff", MOMENT),
+        (" 1795246200.125000999\t0a ff", MOMENT),
     ],
 )
 def test_a_line_holds_bytes_and_perhaps_a_time(line: str, time: int) -> None:
     assert read(line.encode()) == [CapturedBytes(1, b"\x0a\xff", time)]
 
 
-def test_sixteen_digits_that_nothing_follows_are_bytes() -> None:
-    assert read(b"1795246200125000") == [CapturedBytes(1, bytes.fromhex("1795246200125000"))]
-    assert read(b"0795246200125000 00") == [CapturedBytes(1, bytes.fromhex("079524620012500000"))]
+def test_digits_without_a_point_are_bytes() -> None:
+    for digits in (b"1795246200125000", b"1795246200125000 00", b"3006000161313233 3006000161343536"):
+        assert read(digits) == [CapturedBytes(1, bytes.fromhex(digits.decode()))]
+    (refused,) = read(b"1795246200.125000")
+    assert isinstance(refused, RefusedEntry)
 
 
 def test_empty_lines_and_comments_mean_nothing() -> None:

@@ -127,7 +127,7 @@ class IncidentMiddleware:
         try:
             await self.app(scope, receive, watching)
         except asyncio.CancelledError:
-            log.warning("request_cut", method=scope["method"], path=scope["path"])
+            log.warning("request_cancelled", method=scope["method"], path=scope["path"])
             if not started:
                 why = "the gateway stops, and this request was not finished"
                 problem = Problem("unavailable", why, {"Retry-After": RETRY_SECONDS, "Connection": "close"})
