@@ -56,6 +56,11 @@ def test_the_documented_example_names_every_setting() -> None:
     assert len(tomllib.loads(commented_in)["sources"]["orders"]) > len(tomllib.loads(text)["sources"]["orders"])
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(file: Path) -> None:
+    file.write_text("[http]\nport = 8181\n", "utf-8-sig")
+    assert load(file).http.port == 8181
+
+
 def test_the_environment_wins_and_adds(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text(SOURCE + "[http]\nport = 1\n")
     monkeypatch.setenv("ATTACHMENT_GATEWAY_HTTP__PORT", "8181")

@@ -23,7 +23,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from paho.mqtt import client as paho
 from paho.mqtt.client import ConnectFlags, DisconnectFlags
@@ -54,6 +54,7 @@ _SUBACK, _UNSUBACK = 0x90, 0xB0
 _QOS_BITS = 0b110
 _DUP = 0b1000
 _LONG_HEADER = 1024
+_LONGEST_REASON = 200
 
 
 class Arrival(NamedTuple):
@@ -111,6 +112,14 @@ class Arrival(NamedTuple):
 
     def topic(self) -> str:
         return str(self.packet[2 : self.topic_end], "utf-8", "backslashreplace")
+
+
+def explanation(properties: Properties | None) -> str:
+    """Return what a broker says in addition to a reason code, in brackets: a reason, and another server (MQTT 5)."""
+    said = [str(getattr(properties, "ReasonString", ""))[:_LONGEST_REASON]]
+    if reference := str(getattr(properties, "ServerReference", ""))[:_LONGEST_REASON]:
+        said.append(f"the server to use is {reference}")
+    return "".join(f" ({each})" for each in said if each)
 
 
 class Connack(NamedTuple):
@@ -171,6 +180,8 @@ class MqttClient(paho.Client):
         self._asked: dict[tuple[int, int | None], tuple[float, int]] = {}
         """Until when the broker must answer a SUBSCRIBE or UNSUBSCRIBE, by the type of the answer and the packet
         identifier, and the number of its topics."""
+        self._fault = ""
+        """Why the socket failed."""
         self.on_connect = self._on_connected
         self.on_disconnect = self._on_lost
         self.on_publish = self._on_confirmed
@@ -272,7 +283,8 @@ class MqttClient(paho.Client):
                 return False
             except MalformedPacket:
                 self._loop_rc_handle(MQTTErrorCode.MQTT_ERR_PROTOCOL)
-            except OSError:
+            except OSError as error:
+                self._fault = error.strerror or str(error)
                 self._loop_rc_handle(MQTTErrorCode.MQTT_ERR_CONN_LOST)
         return False
 
@@ -297,11 +309,14 @@ class MqttClient(paho.Client):
     ) -> None:
         self.connack = Connack(reason if reason.is_failure else None, flags.session_present, properties)
 
-    def _on_lost(self, _: object, __: object, flags: DisconnectFlags, reason: ReasonCode, ___: object) -> None:
+    def _on_lost(
+        self, _: object, __: object, flags: DisconnectFlags, reason: ReasonCode, properties: Properties | None
+    ) -> None:
         if flags.is_disconnect_packet_from_server:
-            self.lost, self.lost_code = f"the broker ended the connection: {reason}", reason.value
+            self.lost = f"the broker ended the connection: {reason}{explanation(properties)}"
+            self.lost_code = reason.value
         else:
-            self.lost = f"the connection broke ({reason})"
+            self.lost = f"the connection broke ({self._fault or reason})"
 
     def _on_confirmed(self, _: object, __: object, mid: int, reason: ReasonCode, ___: object) -> None:
         self.received.discard(mid)
@@ -354,6 +369,15 @@ class MqttClient(paho.Client):
             raise MalformedPacket("a PUBREL has no packet identifier")
         self.on_release(packet[0] << 8 | packet[1])
         return self._packet_queue(_PUBCOMP, bytes((_PUBCOMP, 2, packet[0], packet[1])), 0, 1)
+
+    def _handle_pubackcomp(self, cmd: Literal["PUBACK", "PUBCOMP"]) -> MQTTErrorCode:
+        """Take no confirmation that does not belong to the publish's QoS: a broker that sends one may not have it."""
+        mid = int.from_bytes(self._in_packet["packet"][:2], "big")
+        sent = self._out_messages.get(mid)
+        if sent is None or (sent.qos == 1 if cmd == "PUBACK" else sent.qos == 2 and mid in self.received):
+            return super()._handle_pubackcomp(cmd)
+        self.close(f"the broker sent {cmd} for a message of QoS {sent.qos} that is not confirmed so")
+        return MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def _handle_pubrec(self) -> MQTTErrorCode:
         """Report a PUBREC that refuses a publish as a failure. paho would answer it with PUBREL and report success in

@@ -9,7 +9,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from adapters.connections import LogIn
-from adapters.mqtt.client import Connack, MqttClient
+from adapters.mqtt.client import Connack, MqttClient, explanation
 from adapters.mqtt.settings import BrokerSettings, Version
 
 _VERSIONS: dict[Version, tuple[MQTTProtocolVersion, ...]] = {
@@ -102,7 +102,8 @@ class Connector:
             if connack.refusal.value in _REFUSED_LOG_IN:
                 self.log_in.refused()
             if connack.refusal.value != _UNSUPPORTED_VERSION or len(self._versions) == 1:
-                raise BrokerError(f"{self.broker} refused the connection: {connack.refusal}")
+                more = explanation(connack.properties)
+                raise BrokerError(f"{self.broker} refused the connection: {connack.refusal}{more}")
             self._versions = self._versions[1:]
 
     def _tls(self) -> ssl.SSLContext:

@@ -1,6 +1,5 @@
 """`send`: send files to a destination, streamed."""
 
-import json
 import re
 import sys
 import time
@@ -21,7 +20,7 @@ from rich.progress import DownloadColumn, MofNCompleteColumn, TransferSpeedColum
 from app.cli.line_tables import ListColumn, ListTable
 from app.cli.list_commands import SUBSCRIBERS, KindWord
 from app.cli.rest_client import DEFAULT_URL, Client, Url, connect
-from app.cli.terminal import Failure, bars, err, out
+from app.cli.terminal import Failure, bars, err, out, print_json
 
 MissingCells = StrEnum("MissingCells", {"NULL": "null", "TAG": "tag"})
 NameHandling = StrEnum("NameHandling", {"STRICT": "strict", "LITERAL": "literal", "RENAME": "rename"})
@@ -160,7 +159,9 @@ def send(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be sent, with every variable of data sets; send nothing.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (only with --dry-run).")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the delivery, or with --dry-run what would be sent, as JSON.")
+    ] = False,
     formats: Formats = None,
     informats: Informats = None,
     lengths: Lengths = None,
@@ -214,7 +215,7 @@ def send(
             plan = post(
                 client, to, outgoing, description=description, message=message, dry_run=True, descriptions=descriptions
             )
-            return typer.echo(json.dumps(plan)) if as_json else show_dry_run(plan)
+            return print_json([plan]) if as_json else show_dry_run(plan)
         delivery = post(
             client, to, outgoing, description=description, message=message, key=key, descriptions=descriptions
         )
@@ -226,7 +227,7 @@ def send(
                 f"sent: {delivery['messages_sent']} messages" + (f" ({subscribers})" if subscribers else ""),
                 highlight=False,
             )
-    return typer.echo(delivery["id"])
+    return print_json([delivery]) if as_json else typer.echo(delivery["id"])
 
 
 def _as_files(files: list[Path], name: str, stack: ExitStack) -> list[Path]:

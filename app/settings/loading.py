@@ -59,7 +59,7 @@ def load(path: Path | None = None, *, transports: bool = True, given: Mapping[st
         and key.lower().partition("__")[0] not in Settings.model_fields
     ]
     try:
-        table = {} if path is None else tomllib.loads(path.read_text())
+        table = {} if path is None else tomllib.loads(path.read_text("utf-8-sig"))
     except OSError as error:
         raise SettingsError([SettingsProblem(str(path), f"cannot be read: {error.strerror}")]) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -77,7 +77,8 @@ def test_files_go_out_and_come_back(run: Run, arrived: Any, in_folder: Path) -> 
 
 def test_warnings_and_evidence_are_shown(run: Run, arrived: Any, in_folder: Path) -> None:
     Path("plain.txt").write_text("a line")
-    assert run("send", "plain.txt", "--to", "loop", "--wait").code == 0
+    sent = run("send", "plain.txt", "--to", "loop", "--wait", "--json")
+    assert (sent.code, json.loads(sent.out)["state"]) == (0, "sent")
     identifier = arrived("plain.txt")["id"]
     shown = run("show", identifier[:12]).out
     assert identifier in shown

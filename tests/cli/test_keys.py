@@ -52,6 +52,10 @@ def test_a_key_from_its_making_to_its_end(served: Served, run: Run, monkeypatch:
     assert key not in made.err
     until(lambda: httpx.get(served.url + "/v1/attachments", timeout=60).status_code == 401)
     assert status(served, key) == 200
+    for name in ("two\nlines", "", " ", "x" * 201, "\u202e"):
+        refused = run("keys", "create", name, "-s", "read")
+        assert (refused.code, refused.out) == (1, "")
+        assert "give 1 to 200 printable characters" in refused.err
     boss = run("keys", "create", "boss", "-s", "admin").out.strip()
     until(lambda: status(served, boss) == 200)
 

@@ -24,6 +24,8 @@ REFRESH_SECONDS = 1.0
 USES_SECONDS = 60.0
 """How often the last uses of keys are written to the catalog."""
 
+LONGEST_NAME = 200
+"""The most characters of a key's name."""
 _KEY = re.compile(r"agw_([0-9a-f]{12})_[A-Za-z0-9_-]{43}")
 
 log = logger(__name__)
@@ -48,8 +50,11 @@ UNLIMITED = KeyLimits()
 def make_key(name: str, scopes: frozenset[Scope], now: int, limits: KeyLimits = UNLIMITED) -> tuple[ApiKey, str]:
     """Return a new key as the catalog keeps it, and its text, which is shown once.
 
-    Raises ValueError for an administrator's key with limits: the audit log is about all sources.
+    Raises ValueError for a name that is not one line of text, and for an administrator's key with limits: the audit log
+    is about all sources.
     """
+    if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
+        raise ValueError(f"the name {name[:LONGEST_NAME]!r}: give 1 to {LONGEST_NAME} printable characters")
     if Scope.ADMIN in scopes and (limits.sources is not None or limits.destinations is not None):
         raise ValueError("a key with the scope 'admin' cannot be limited to sources or destinations")
     identifier = token_hex(6)

@@ -683,6 +683,32 @@ def test_no_message_has_a_higher_qos_than_the_broker_takes(broker: ScriptedBroke
     assert not to.status()["connected"]
 
 
+@pytest.mark.parametrize(("qos", "answers"), [(2, ["4002"]), (2, ["7002"]), (1, ["7002"]), (1, ["5002", "7002"])])
+def test_a_confirmation_of_another_qos_confirms_nothing(broker: ScriptedBroker, qos: int, answers: list[str]) -> None:
+    with sending(broker, sender(broker, qos=qos), MESSAGE) as sent:
+        broker.accept(ACCEPTED_5)
+        mid = broker.expect(PacketType.PUBLISH).rest[3:5].hex()
+        for answer in answers:
+            broker.send(f"{answer}{mid}")
+        with pytest.raises(SendFailed, match=f"for a message of QoS {qos} that is not confirmed so") as failure:
+            sent.result(10)
+    assert failure.value.confirmed == 0
+
+
+def test_what_a_broker_says_in_addition_is_shown(broker: ScriptedBroker) -> None:
+    more = "1f0004" + b"away".hex() + "1c0005" + b"other".hex()
+    said = r"\(away\) \(the server to use is other\)"
+    with sending(broker, sender(broker), MESSAGE) as sent:
+        broker.accept(f"2012009d0f{more}")
+        with pytest.raises(SendFailed, match=f"refused the connection: Server moved {said}"):
+            sent.result(10)
+    with sending(broker, sender(broker), MESSAGE) as sent:
+        broker.accept(ACCEPTED_5)
+        broker.send(f"e0119d0f{more}")
+        with pytest.raises(SendFailed, match=f"ended the connection: Server moved {said}"):
+            sent.result(10)
+
+
 def test_a_connection_without_work_is_kept_and_a_broken_one_noticed(broker: ScriptedBroker) -> None:
     """By the broker's own time where it names one, in seconds."""
     to = sender(broker, keepalive=5)
