@@ -53,9 +53,9 @@ def test_a_key_from_its_making_to_its_end(served: Served, run: Run, monkeypatch:
     until(lambda: httpx.get(served.url + "/v1/attachments", timeout=60).status_code == 401)
     assert status(served, key) == 200
     for name in ("two\nlines", "", " ", "x" * 201, "\u202e"):
-        refused = run("keys", "create", name, "-s", "read")
-        assert (refused.code, refused.out) == (1, "")
-        assert "give 1 to 200 printable characters" in refused.err
+        wrong = run("keys", "create", name, "-s", "read")
+        assert (wrong.code, wrong.out) == (1, "")
+        assert "give 1 to 200 printable characters" in wrong.err
     boss = run("keys", "create", "boss", "-s", "admin").out.strip()
     until(lambda: status(served, boss) == 200)
 
