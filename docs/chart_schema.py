@@ -49,7 +49,7 @@ _ANY_CASE = re.compile("[a-z]")
 _PARAMETERS = _ANY_CASE.sub(lambda found: f"[{found[0]}{found[0].upper()}]", "|".join(SECRET_PARAMETERS))
 _URL_WITH_SECRET: Schema = {"$ref": "#/definitions/urlWithSecret"}
 _DEFINITIONS: Schema = {
-    "urlWithSecret": {"type": "string", "pattern": rf"^[^/]*://([^/@]*:[^/@]+@|.*[?&;]({_PARAMETERS})=.)"},
+    "urlWithSecret": {"type": "string", "pattern": rf"^[^/]*://([^/@]*:[^/@]+@|.*(\?|&|;)({_PARAMETERS})=.)"},
     "duration": {
         "type": ["number", "string"],
         "minimum": 0,
