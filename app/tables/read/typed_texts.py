@@ -300,7 +300,7 @@ class TextColumn:
                 self._is_grouped = bool(pc.any(pc.match_substring_regex(texts, _CERTAINLY_GROUPED)).as_py())
             texts = _ungrouped(texts)
         if self._possible[0] in {NUMBER, GROUPED} and self.rounded is None:
-            rounded = _first_rounded(texts, present)
+            rounded = first_rounded(texts, present)
             self.rounded = None if rounded is None else self._rows + rounded + 1
 
 
@@ -329,7 +329,7 @@ def _is_all(kind: TextType, values: pa.StringArray) -> bool:
         return False
 
 
-def _first_rounded(texts: pa.StringArray, present: pa.BooleanArray) -> int | None:
+def first_rounded(texts: pa.StringArray, present: pa.BooleanArray) -> int | None:
     """Return the first number that has more digits than a double can represent."""
     if _are_short(texts) and not any(pc.any(pc.match_substring(texts, mark)).as_py() for mark in ("e-", "E-")):
         return None
@@ -343,4 +343,7 @@ def _first_rounded(texts: pa.StringArray, present: pa.BooleanArray) -> int | Non
 
 def is_rounded(number: str) -> bool:
     """Tell whether a double differs from this decimal, by the shortest digits that identify the double."""
-    return Decimal(repr(float(number))) != Decimal(number)
+    value = float(number)
+    if value == 0 or not np.isfinite(value):  # exponents may be too long for decimals
+        return re.match(_NOT_ZERO, number) is not None
+    return Decimal(repr(value)) != Decimal(number)

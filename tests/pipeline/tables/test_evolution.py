@@ -306,7 +306,7 @@ def test_no_column_has_values_of_two_variables_and_none_of_a_variable_are_elsewh
         schema, mappings, warnings = evolve(schema, [each for each, _ in batch])
         warned += warnings
         for (data_set, named), mapping in zip(batch, mappings, strict=True):
-            targets = [target for name, target in mapping if not side_columns.is_side(data_set.field(name))]
+            targets = [target or "" for name, target in mapping if not side_columns.is_side(data_set.field(name))]
             sides = {t for name, t in mapping if side_columns.is_side(data_set.field(name))}
             assert len({target for _, target in mapping}) == len(mapping)
             assert all(side_columns.missing_of(schema.field(side)) in targets for side in sides)
