@@ -168,7 +168,7 @@ def _check_names(schema: pa.Schema, charset: str) -> None:
 
 
 def _name(field: pa.Field) -> str:
-    return _text(field.metadata).get("sas.name", str(field.name))
+    return _text(field.metadata).get("sas.name") or str(field.name)
 
 
 def _variable(field: pa.Field, needed: int | None, into: tuple[str, FloatFormat]) -> Variable:

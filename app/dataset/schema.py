@@ -173,7 +173,6 @@ def to_json(value: Any) -> str:
 def _variable_metadata(column: Column) -> dict[str, str]:
     variable = column.variable
     entries = {
-        "sas.name": "" if variable.name == column.name else variable.name,
         "sas.label": variable.label,
         "sas.format": str(SasFormat(variable.format, variable.format_length, variable.format_decimal)),
         "sas.informat": str(SasFormat(variable.informat, variable.informat_length, variable.informat_decimal)),
@@ -181,9 +180,14 @@ def _variable_metadata(column: Column) -> dict[str, str]:
         "sas.inexact": column.inexact,
         "sas.odd_missing": str(column.odd) if column.odd else "",
     }
-    return {key: value for key, value in entries.items() if value} | {
-        "sas.type": "numeric" if variable.is_numeric else "character",
-        "sas.length": str(variable.length),
-        "sas.nsort": str(nsort(variable)),
-        "sas.position": str(column.position),
-    }
+    named = {} if variable.name == column.name else {"sas.name": variable.name}
+    return (
+        named
+        | {key: value for key, value in entries.items() if value}
+        | {
+            "sas.type": "numeric" if variable.is_numeric else "character",
+            "sas.length": str(variable.length),
+            "sas.nsort": str(nsort(variable)),
+            "sas.position": str(column.position),
+        }
+    )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 VARIABLE = "table.variable"
-"""The variable whose values a column has, by its case-folded column name in data sets."""
+"""The variable whose values a column has, by its case-folded name; see `schema_evolution` for the others."""
 
 WARNING = "table.warning"
 """The reason why a column has another name than its variable."""

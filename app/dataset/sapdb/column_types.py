@@ -29,6 +29,7 @@ from app.dataset.sapdb.text_columns import wide_lengths
 from app.model.errors import InvalidInputError
 
 TYPE, LENGTH, FRAC, MODE = "sapdb.type", "sapdb.length", "sapdb.frac", "sapdb.mode"
+NAME = "sapdb.name"
 """Metadata of a field."""
 
 DOUBLE_DIGITS: Final = 17
@@ -64,10 +65,12 @@ def arrow_type(info: Described) -> pa.DataType:
     return _PLAIN.get(info.data_type, pa.binary())
 
 
-def field(name: str, info: Described) -> pa.Field:
-    """Return the Arrow field of a column. Raises InvalidInputError."""
+def field(name: str, info: Described, own_name: str | None = None) -> pa.Field:
+    """Return the Arrow field of a column. `own_name` is stated if it is another one. Raises InvalidInputError."""
     kind = info.data_type.name.lower() if isinstance(info.data_type, DataType) else str(info.data_type)
     entries = {TYPE: kind, LENGTH: str(info.length), FRAC: str(info.frac), MODE: str(info.mode)}
+    if own_name not in {None, name}:
+        entries[NAME] = own_name
     return pa.field(name, arrow_type(info), metadata=entries)
 
 
@@ -90,12 +93,12 @@ def schema(names: Sequence[str], parameters: Sequence[Described], metadata: Mapp
 
     fields = []
     for at, info in enumerate(parameters):
-        name = names[at] if at < len(names) else ""
+        name = own_name = names[at] if at < len(names) else ""
         if not name or name.casefold() in used:
             made = (f"{name or 'COLUMN'}_{number}" for number in count(at + 1))
             name = next(filter(is_free, made))
         used.add(name.casefold())
-        fields.append(field(name, info))
+        fields.append(field(name, info, own_name))
     return pa.schema(fields, dict(metadata))
 
 

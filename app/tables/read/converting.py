@@ -4,7 +4,7 @@ These are float64, date32, timestamp[us], time64[us], duration[us] and string. A
 integers, decimals, booleans and byte strings, too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.dataset import numeric, sas_columns, temporal_columns
-from app.dataset.conversion_error import BadValueError, first_uncastable, refuse_any
+from app.dataset.conversion_error import BadValueError, first_uncastable, first_wrong, refuse_any
 from app.dataset.format_names import Kind
+from app.dataset.temporal_columns import Moment
 from app.tables.read import shared_values, typed_texts
 
 Convert = Callable[[pa.Array], pa.Array]
@@ -65,23 +66,26 @@ def conversion(data_type: pa.DataType, kind: Kind | None, *, as_text: bool = Fal
     return Conversion(pa.float64(), _doubles) if make is None else make(data_type, kind)
 
 
-def kept(data_type: pa.DataType) -> Conversion | None:
-    """Return the conversion of a column for a destination that keeps types; None where it is the one for SAS."""
-    if sas_columns.is_text(data_type):
-        return Conversion(pa.string(), _texts)
-    if pa.types.is_decimal(data_type) and not (
-        data_type.precision <= _MOST_DIGITS_OF_128_BITS and data_type.scale >= 0
-    ):
-        return None
-    is_kept = any(includes(data_type) for includes in (*_KEPT, is_bytes))
-    return Conversion(data_type, lambda column: column) if is_kept else None
+def kept(data_type: pa.DataType, kind: Kind | None = None, sapdb_type: str = "") -> Conversion | None:
+    """Return the conversion of a column for a destination that keeps types; None where it is the one for SAS.
+
+    `sapdb_type` is the type of SAP DB that the values came as, by the metadata of the file. Where SAS's numbers stand
+    for its dates or times, they become these again.
+    """
+    if pa.types.is_dictionary(data_type) and not sas_columns.is_text(data_type):
+        inner = kept(data_type.value_type, kind, sapdb_type)
+        return inner and inner._replace(convert=lambda column: inner.convert(shared_values.laid_out(column)))
+    if pa.types.is_floating(data_type) and (moment := _MOMENTS_OF_SAPDB.get(sapdb_type)) is not None:
+        return Conversion(temporal_columns.TYPES[moment], lambda column: _of_sas_numbers(column, moment, sapdb_type))
+    make = next((make for includes, make in _KEEPERS if includes(data_type)), None)
+    return None if make is None else make(data_type, kind)
 
 
 def is_bytes(data_type: pa.DataType) -> bool:
     return any(includes(data_type) for includes in _BYTES)
 
 
-_KEPT = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_decimal)
+_MOMENTS_OF_SAPDB: Mapping[str, Moment] = {"date": "date32", "time": "duration", "timestamp": "timestamp"}
 _BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
 _SAFE_DIGITS = 15
 _MOST_DIGITS_OF_128_BITS = 38
@@ -95,6 +99,32 @@ _ZONE = "SAS has no time zones: the times are sent in UTC"
 
 def _texts(column: pa.Array) -> pa.StringArray:
     return pc.ascii_rtrim(sas_columns.strings(shared_values.laid_out(column)), characters=" ")
+
+
+def _of_sas_numbers(column: pa.Array, moment: Moment, sapdb_type: str) -> pa.Array:
+    """Return numbers of SAS as the dates or times that they stand for."""
+    values = sas_columns.doubles(column)
+    absent = ~np.isfinite(values)
+
+    def converted(low: int, high: int) -> pa.Array | None:
+        return temporal_columns.to_arrow(numeric.Numbers(values[low:high], absent[low:high]), moment)
+
+    found = converted(0, len(values))
+    if found is None:
+        row = first_wrong(len(values), lambda low, high: converted(low, high) is None)
+        why = (
+            f"the file says that this is a {sapdb_type.upper()}, but {float(values[row])!r} is not SAS's number of one"
+        )
+        raise BadValueError(row, why)
+    return found
+
+
+def _whole(column: pa.Array) -> pa.Array:
+    """Return dates or times that have no fraction of a microsecond. Raises BadValueError."""
+    if not pa.types.is_date(column.type) and column.type.unit == "ns":
+        ticks: NDArray[np.int64] = pc.fill_null(column.view(pa.int64()), 0).to_numpy(False)
+        refuse_any(ticks % 1000 != 0, "the time has a fraction of a microsecond, and the destination has none")
+    return column
 
 
 def _strings(column: pa.Array) -> pa.StringArray:
@@ -216,4 +246,31 @@ _MAKERS: tuple[tuple[Callable[[pa.DataType], bool], Make], ...] = (
     (pa.types.is_time, _of_spans(pa.time64("us"))),
     (pa.types.is_duration, _of_spans(pa.duration("us"))),
     (pa.types.is_decimal, lambda _, __: Conversion(pa.float64(), _doubles, "", _beyond_doubles, _ROUNDED)),
+)
+
+
+def _kept_moments(data_type: pa.DataType, kind: Kind | None) -> Conversion:
+    plain = next(make for includes, make in _MAKERS if includes(data_type))(data_type, kind)
+    return plain._replace(convert=lambda column: plain.convert(_whole(column)), loses=lambda _: None)
+
+
+def _has_128_bits(data_type: pa.DataType) -> bool:
+    """Tell whether a type is one of decimals that a column of 128 bits holds."""
+    if not pa.types.is_decimal(data_type):
+        return False
+    return bool(data_type.precision <= _MOST_DIGITS_OF_128_BITS and data_type.scale >= 0)
+
+
+def _unchanged(data_type: pa.DataType, _kind: Kind | None) -> Conversion:
+    return Conversion(data_type, lambda column: column)
+
+
+_KEEPERS: tuple[tuple[Callable[[pa.DataType], bool], Make], ...] = (
+    (sas_columns.is_text, lambda _, __: Conversion(pa.string(), _texts)),
+    (pa.types.is_binary_view, lambda _, __: Conversion(pa.binary(), shared_values.laid_out)),
+    (pa.types.is_temporal, _kept_moments),
+    (pa.types.is_boolean, _unchanged),
+    (pa.types.is_integer, _unchanged),
+    (_has_128_bits, _unchanged),
+    (is_bytes, _unchanged),
 )

@@ -267,7 +267,12 @@ def _remarks(
         yield Remark(None, f"it is not UTF-8 and was read as {form.charset}; state its encoding")
     for name, column in zip(form.names, columns, strict=True):
         yield from (Remark(name, why, row) for why, row in column.remarks())
-        if options.type_of(name) == "numeric" and column.kind.data_type == pa.string() and column.odd:
+        if options.type_of(name) != "numeric" or column.kind.data_type != pa.string():
+            continue
+        if column.kind is typed_texts.DIGITS_ALONE and column.digits:
+            row, text = column.digits
+            yield Remark(name, f"a number would change {text!r}", row, wrong=True)
+        elif column.odd:
             row, text = column.odd
             yield Remark(name, f"{text!r} is not a number, ISO date or ISO time", row, wrong=True)
     size = file.seek(0, 2)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from app.tables.read import json_lines, typed_texts
 from app.tables.read.json_document import Document
 from app.tables.read.json_lines import check_metadata
+from app.tables.read.json_numbers import Place, RoundedNumbers
 from app.tables.read.read_request import FileTable, ReadOptions, Remark, VariableType, check_columns, unreadable
 
 Rows = list[list[Any]]
@@ -26,8 +27,9 @@ _WRONG_VALUES = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError
 
 def read(file: BinaryIO, options: ReadOptions) -> FileTable:
     """Read one JSON document. Its rows are read piece by piece, at any position in the document."""
-    document = Document(file)
-    return _reading(document.metadata, document.rows, options)
+    rounded = RoundedNumbers()
+    document = Document(file, rounded.see)
+    return _reading(document.metadata, document.rows, options, rounded.rows)
 
 
 def read_lines(file: BinaryIO, options: ReadOptions) -> FileTable:
@@ -56,7 +58,12 @@ def _of_lines(stream: Callable[[], Iterator[bytes]], options: ReadOptions) -> Fi
     check_metadata(first)
     if isinstance(metadata, dict) and "rows" in metadata:
         raise unreadable("its first line has rows; in NDJSON each row is a line of its own")
-    return _reading(metadata, rows, options)
+    rounded = RoundedNumbers()
+    number, head = 1, 1
+    for block in json_lines.blocks(stream()):
+        rounded.see(b",".join(block[head:]), number)
+        number, head = number + len(block) - head, 0
+    return _reading(metadata, rows, options, rounded.rows)
 
 
 # --- columns ------------------------------------------------------------------------------------------------------
@@ -143,7 +150,9 @@ class _Column(NamedTuple):
         return bool(pa.types.is_timestamp(data_type) or pa.types.is_time(data_type))
 
 
-def _reading(metadata: Any, rows: Callable[[], Iterator[Rows]], options: ReadOptions) -> FileTable:
+def _reading(
+    metadata: Any, rows: Callable[[], Iterator[Rows]], options: ReadOptions, rounded: Mapping[Place, int]
+) -> FileTable:
     columns = _columns(metadata, options)
     stated = metadata.get("records")
     keys = sum(1 for column in metadata["columns"] if column.get("keySequence"))
@@ -180,7 +189,7 @@ def _reading(metadata: Any, rows: Callable[[], Iterator[Rows]], options: ReadOpt
                 ) from None
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    return FileTable(schema, batches, tuple(_remarks(columns, numbered)))
+    return FileTable(schema, batches, tuple(_remarks(columns, numbered, rounded)))
 
 
 def _columns(metadata: Any, options: ReadOptions) -> list[_Column]:
@@ -247,27 +256,28 @@ def _is_fraction(value: Any) -> bool:
     return type(value) is float and not value.is_integer()
 
 
-def _remarks(columns: list[_Column], numbered: Callable[[], Iterator[tuple[int, Rows]]]) -> Iterator[Remark]:
-    """Yield remarks on columns of texts that are values in SAS: a decimal that a double cannot hold, and a zone."""
-    decimals = [
-        (at, column, typed_texts.TextColumn((typed_texts.NUMBER,)))
-        for at, column in enumerate(columns)
-        if column.is_decimal
-    ]
+def _remarks(
+    columns: list[_Column], numbered: Callable[[], Iterator[tuple[int, Rows]]], rounded: Mapping[Place, int]
+) -> Iterator[Remark]:
+    """Yield remarks on columns of values that SAS does not have: a number that a double cannot hold, and a zone."""
+    decimals = [(at, column) for at, column in enumerate(columns) if column.is_decimal]
     moments = [(at, column) for at, column in enumerate(columns) if column.may_have_zones]
+    found = dict(rounded)
     zoned: dict[int, int] = {}
     for first, block in numbered() if decimals or moments else ():
-        for at, column, seen in decimals:
-            seen.see(_strings(column, block, at, first))
+        for at, column in decimals:
+            texts = pc.utf8_trim_whitespace(_strings(column, block, at, first))
+            if at not in found and (row := typed_texts.first_rounded(texts, texts.is_valid())) is not None:
+                found[at] = first + row
         for at, column in moments:
             if (
                 at not in zoned
                 and (row := typed_texts.first(typed_texts.are_zoned(_strings(column, block, at, first)))) is not None
             ):
                 zoned[at] = first + row
-    for _, column, seen in decimals:
-        if seen.rounded is not None:
-            yield Remark(column.name, typed_texts.ROUNDED, seen.rounded)
+    for at, column in enumerate(columns):
+        if at in found:
+            yield Remark(column.name, typed_texts.ROUNDED, found[at])
     for at, column in moments:
         if at in zoned:
             yield Remark(column.name, typed_texts.IN_UTC, zoned[at])

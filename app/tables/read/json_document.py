@@ -12,7 +12,9 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 import orjson
 
+from app.model.errors import InvalidInputError
 from app.tables.read.json_lines import BLOCK_BYTES, LONGEST_LINE, check_members, check_metadata, fault, joined
+from app.tables.read.json_numbers import See
 from app.tables.read.read_request import MOST_COLUMNS, unreadable
 
 LONGEST_METADATA = 64 << 20
@@ -40,11 +42,11 @@ _OBJECTS: Final = _Kind(dict, b"}", "object")
 class Document:
     """A document in a file; `metadata` is its content without rows."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        """Read the whole file once. Raises InvalidInputError if it is not JSON."""
+    def __init__(self, file: BinaryIO, see: See | None = None) -> None:
+        """Read the whole file once. `see` is given the text of its rows. Raises InvalidInputError if it is not JSON."""
         head, has_rows = _head(file)
         self._rows = _Array(file, len(head), _ARRAYS) if has_rows else None
-        for _ in self.rows():
+        for _ in iter(()) if self._rows is None else self._rows.rows(see):
             pass
         metadata = head.removeprefix(BOM_UTF8) + (self._rows.tail if self._rows else b"")
         try:
@@ -58,15 +60,18 @@ class Document:
         return iter(()) if self._rows is None else self._rows.rows()
 
 
-def objects(file: BinaryIO) -> Iterator[list[dict[str, Any]]]:
-    """Yield the objects of a JSON array, many at a time. Raises InvalidInputError if the file is anything else."""
+def objects(file: BinaryIO, see: See | None = None) -> Iterator[list[dict[str, Any]]]:
+    """Yield the objects of a JSON array, many at a time. `see` is given their text.
+
+    Raises InvalidInputError if the file is anything else.
+    """
     file.seek(0)
     head = file.read(BLOCK_BYTES)
     opening = _ARRAY.match(head)
     if opening is None:
         raise unreadable(fault(head, "it is no array"))
     array = _Array(file, opening.end(), _OBJECTS)
-    yield from array.rows()
+    yield from array.rows(see)
     if array.tail.strip() != b"]":
         raise unreadable("there is something after the end of the JSON array")
 
@@ -78,11 +83,11 @@ class _Array:
         self._file, self._start, self._kind = file, start, kind
         self.tail = b""
 
-    def rows(self) -> Iterator[Rows]:
-        """Yield the rows, many at a time."""
-        return joined(self._pieces())
+    def rows(self, see: See | None = None) -> Iterator[Rows]:
+        """Yield the rows, many at a time. `see` is given their text."""
+        return joined(self._pieces(see))
 
-    def _pieces(self) -> Iterator[tuple[int, Rows]]:
+    def _pieces(self, see: See | None) -> Iterator[tuple[int, Rows]]:
         """Yield the rows that end in each piece of the file, with its size."""
         self._file.seek(self._start)
         held, count, brackets = b"", 0, _Brackets(self._kind.closing)
@@ -92,12 +97,12 @@ class _Array:
             held += piece
             # The end of an array of objects does not end a row.
             is_over = self._kind is _OBJECTS and held[cut:].lstrip().startswith(b"]")
-            rows = None if is_over else _parsed(held[:cut], count, self._kind)
+            rows = None if is_over else _parsed(held[:cut], count, self._kind, see)
             if rows is None:
                 cut = _end(_without_escapes(held))
-                rows = _parsed(held[:cut], count, self._kind) if cut >= 0 else None
+                rows = _parsed(held[:cut], count, self._kind, see) if cut >= 0 else None
                 if rows is None:
-                    raise unreadable(self._wrong(held[:cut]), count + 1)
+                    raise _fault(held[:cut], count, self._kind)
                 yield 0, rows
                 held = held[cut:]
                 while piece := self._file.read(BLOCK_BYTES):
@@ -111,17 +116,8 @@ class _Array:
             if len(held) > LONGEST_LINE:
                 raise unreadable(f"it is longer than {LONGEST_LINE} bytes", count + 1)
         if (end := _end(_without_escapes(held))) >= 0:
-            raise unreadable(self._wrong(held[:end]), count + 1)
+            raise _fault(held[:end], count, self._kind)
         raise unreadable("the file is cut off in its rows")
-
-    def _wrong(self, rows: bytes) -> str:
-        """Return what is wrong with rows; they may be cut off within a string."""
-        why = f"it or a row soon after it is not a JSON {self._kind.word} of plain values"
-        try:
-            rows.decode()
-        except UnicodeDecodeError:
-            return f"{why} in UTF-8"
-        return why
 
 
 def _head(file: BinaryIO) -> tuple[bytes, bool]:
@@ -193,10 +189,36 @@ def _end(outside: bytes) -> int:
     return -1
 
 
-def _parsed(text: bytes, count: int, kind: _Kind) -> Rows | None:
+def _fault(text: bytes, count: int, kind: _Kind) -> InvalidInputError:
+    """Return the error for the first wrong row of a text, which may be cut off. `count` rows came before."""
+    depth = begin = 0
+    for token in _TOKEN.finditer(_without_escapes(text)):
+        depth += (token[0] in b"[{") - (token[0] in b"]}")
+        if depth or token[0] not in b"]}":
+            continue
+        row = text[begin : token.end()].strip()
+        if count and not row.startswith(b","):
+            return unreadable("there is no comma before it", count + 1)
+        row = row[bool(count) :].strip()
+        try:
+            value = orjson.loads(row)
+        except orjson.JSONDecodeError as error:
+            return unreadable(fault(row, error), count + 1)
+        if type(value) is not kind.type:
+            break
+        begin, count = token.end(), count + 1
+    why = f"it is not a JSON {kind.word} of plain values"
+    try:
+        text[begin:].decode()
+    except UnicodeDecodeError:
+        why += " in UTF-8"
+    return unreadable(why, count + 1)
+
+
+def _parsed(text: bytes, count: int, kind: _Kind, see: See | None) -> Rows | None:
     """Return the rows of a text, which have commas between them; None if it is anything else.
 
-    A comma must precede the first row if other rows came before. `count` is their number.
+    A comma must precede the first row if other rows came before. `count` is their number. `see` is given the text.
 
     Raises InvalidInputError for a row with more values than the maximum number of columns.
     """
@@ -216,4 +238,6 @@ def _parsed(text: bytes, count: int, kind: _Kind) -> Rows | None:
         raise unreadable(f"it has {width:,} values; at most {MOST_COLUMNS:,} are read", number)
     if kind is _OBJECTS:
         check_members(text, rows, count + 1)
+    if see is not None:
+        see(text, count + 1)
     return rows

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 
 import orjson
 
+from app.tables.read.json_numbers import See, beyond_doubles
 from app.tables.read.read_request import unreadable
 
 BLOCK_BYTES = 2 << 20
@@ -48,6 +49,8 @@ def fault(text: bytes, error: object) -> str:
     except UnicodeDecodeError as found:
         byte = f"byte {found.start:,} of it, 0x{text[found.start]:02X}"
         return f"{byte}, is not UTF-8, in which JSON is exchanged (RFC 8259); convert the file to UTF-8"
+    if (number := beyond_doubles(text)) is not None:
+        return f"the number {number:.40} is beyond the range of doubles"
     return f"not JSON: {error}"
 
 
@@ -119,9 +122,9 @@ def _lines(stream: Iterator[bytes]) -> Iterator[tuple[int, list[bytes]]]:
         yield 0, [tail]
 
 
-def parsed(lines: list[bytes], kind: type, first: int) -> list[Row]:
-    """Return the values of lines, all of one type; `first` is the number of the first, from 1. Raises
-    InvalidInputError."""
+def parsed(lines: list[bytes], kind: type, first: int, see: See | None = None) -> list[Row]:
+    """Return the values of lines, all of one type; `first` is the number of the first, from 1. `see` is given their
+    text. Raises InvalidInputError."""
     text = b",".join(lines)
     try:
         rows: list[Row] = orjson.loads(b"[" + text + b"]")
@@ -134,6 +137,8 @@ def parsed(lines: list[bytes], kind: type, first: int) -> list[Row]:
                 raise unreadable(f"it is not a JSON {'object' if kind is dict else 'array'}", number)
     if kind is dict:
         check_members(text, rows, first)
+    if see is not None:
+        see(text, first)
     return rows
 
 

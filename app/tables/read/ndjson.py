@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from app.dataset.numeric import MAX_EXACT
 from app.tables.read import json_document, json_lines, typed_texts
+from app.tables.read.json_numbers import RoundedNumbers, See
 from app.tables.read.read_request import (
     NO_LINE_END,
     FileTable,
@@ -26,7 +27,6 @@ from app.tables.read.read_request import (
 )
 
 _INT64 = range(-(1 << 63), 1 << 63)
-_BEYOND_INTEGERS = float(1 << 64)
 _NESTED = frozenset({list, dict})
 _TAG = re.compile(r"\.[A-Za-z_]")
 
@@ -45,7 +45,6 @@ class JsonColumn:
         self._odd: tuple[int, str] | None = None
         self._least = self._most = 0
         self._nested: int | None = None
-        self._vast: int | None = None
 
     def see(self, values: Sequence[Any], rows: Sequence[int]) -> None:
         """Add values with the numbers of their rows. A row without a value may be left out."""
@@ -60,9 +59,6 @@ class JsonColumn:
         if int in types:
             integers = [v for v in values if type(v) is int]
             self._least, self._most = min(self._least, *integers), max(self._most, *integers)
-        if float in types and self._vast is None:
-            vast = (n for n, v in zip(rows, values, strict=True) if type(v) is float and abs(v) >= _BEYOND_INTEGERS)
-            self._vast = next(vast, None)
         if str in types and self._odd is None:
             texts, seen = [v for v in values if type(v) is str], self._texts_seen
             self._texts.see(pa.array(texts, pa.string()))
@@ -108,8 +104,8 @@ class JsonColumn:
             return self._texts.values(pa.array(values, pa.string()))
         return pa.array(values, data_type)
 
-    def remarks(self, name: str) -> Iterator[Remark]:
-        """Yield remarks on the column, for people."""
+    def remarks(self, name: str, rounded: int | None) -> Iterator[Remark]:
+        """Yield remarks on the column, for people. `rounded` is the first row whose number was rounded."""
         if self._nested is not None:
             yield Remark(name, "it holds objects or arrays, which are not supported", self._nested, wrong=True)
         elif self._is_mixed:
@@ -120,8 +116,8 @@ class JsonColumn:
             yield Remark(name, f"{text!r} is not a number, ISO date or ISO time", row, wrong=True)
         elif self._found == {str} and self.data_type != pa.string():
             yield from (Remark(name, why, self._text_rows.get(number or 0)) for why, number in self._texts.remarks())
-        if self._vast is not None:
-            yield Remark(name, "a number beyond 2^64 is read as the nearest double", self._vast)
+        if rounded is not None:
+            yield Remark(name, typed_texts.ROUNDED, rounded)
 
     @property
     def _found(self) -> set[type]:
@@ -152,8 +148,8 @@ Row = dict[str, Any]
 Cells = tuple[str, Sequence[Any], Sequence[int]]
 """A column's name, its values, and the numbers of their rows."""
 
-Rows = Callable[[], Iterator[tuple[int, list[Row]]]]
-"""A function that yields all objects, many at a time, and the number of the first, from 1.
+Rows = Callable[[See | None], Iterator[tuple[int, list[Row]]]]
+"""A function that yields all objects, many at a time, and the number of the first, from 1. `see` is given their text.
 
 Clear a block after its use: then it is not in memory together with the next one.
 """
@@ -166,10 +162,10 @@ def read(file: BinaryIO, options: ReadOptions) -> FileTable:
     lines that are not objects.
     """
 
-    def blocks() -> Iterator[tuple[int, list[Row]]]:
+    def blocks(see: See | None) -> Iterator[tuple[int, list[Row]]]:
         first = 1
         for lines in json_lines.blocks(json_lines.pieces(file)):
-            yield first, json_lines.parsed(lines, dict, first)
+            yield first, json_lines.parsed(lines, dict, first, see)
             first += len(lines)
 
     return _reading(blocks, options, () if json_lines.ends_whole(file) else (NO_LINE_END,))
@@ -178,9 +174,9 @@ def read(file: BinaryIO, options: ReadOptions) -> FileTable:
 def read_array(file: BinaryIO, options: ReadOptions) -> FileTable:
     """Read one JSON array of objects, in the same way."""
 
-    def blocks() -> Iterator[tuple[int, list[Row]]]:
+    def blocks(see: See | None) -> Iterator[tuple[int, list[Row]]]:
         first = 1
-        for rows in json_document.objects(file):
+        for rows in json_document.objects(file, see):
             count = len(rows)
             yield first, rows
             first += count
@@ -190,8 +186,9 @@ def read_array(file: BinaryIO, options: ReadOptions) -> FileTable:
 
 def _reading(blocks: Rows, options: ReadOptions, at_the_end: Sequence[str] = ()) -> FileTable:
     columns: dict[str, JsonColumn] = {}
+    rounded = RoundedNumbers()
     last = 0
-    for first, rows in blocks():
+    for first, rows in blocks(rounded.see):
         last = first + len(rows) - 1
         counts = Counter(chain.from_iterable(rows))
         check_columns(len(columns.keys() | counts.keys()))
@@ -214,12 +211,12 @@ def _reading(blocks: Rows, options: ReadOptions, at_the_end: Sequence[str] = ())
 
     def batches() -> Iterator[pa.RecordBatch]:
         step = rows_a_batch(len(columns))
-        for _, block in blocks():
+        for _, block in blocks(None):
             for at in range(0, len(block), step):
                 yield pa.RecordBatch.from_arrays(list(arrays(block[at : at + step])), schema=schema)
             block.clear()
 
-    remarks = chain.from_iterable(column.remarks(name) for name, column in columns.items())
+    remarks = chain.from_iterable(column.remarks(name, rounded.rows.get(name)) for name, column in columns.items())
     return FileTable(schema, batches, (*remarks, *(Remark(None, why, last) for why in at_the_end)))
 
 

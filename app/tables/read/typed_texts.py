@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.dataset.character_columns import constants
+from app.dataset.conversion_error import first_wrong
 from app.dataset.numeric import MAX_EXACT
 
 MISSING_WORDS = ("", ".", "NA", "N/A", "NaN", "nan", "null", "NULL")
@@ -154,7 +155,7 @@ GROUPED = TextType(
     lambda texts, doubles: _keeps_numbers(_ungrouped(texts), doubles),
 )
 TEXT = TextType("text", pa.string(), "", _cast(pa.string()))
-_DIGITS_ALONE = TextType(
+DIGITS_ALONE = TextType(
     "text",
     pa.string(),
     _DIGITS,
@@ -173,7 +174,7 @@ KINDS: tuple[TextType, ...] = (
     GROUPED,
     TextType("booleans", pa.bool_(), _BOOLEAN, lambda texts: pc.equal(pc.ascii_lower(texts), "true")),
     *MOMENTS,
-    _DIGITS_ALONE,
+    DIGITS_ALONE,
 )
 """All types except text. A column has the first type that fits all its texts."""
 
@@ -211,6 +212,8 @@ class TextColumn:
         """The first missing value that is a word, such as NA, and its row from 1."""
         self.is_plain = decimal == "." and not tags
         """Whether all its texts are written as pyarrow reads them: without surrounding blanks."""
+        self.digits: tuple[int, str] | None = None
+        """The first text of digits that a number would change, and its row from 1."""
         self._first_present: int | None = None
         self._first_group: int | None = None
 
@@ -225,7 +228,8 @@ class TextColumn:
         """Yield remarks on the conversion, for people, each with the first row, from 1, that it concerns."""
         kind = self.kind
         if kind.remark:
-            yield kind.remark, self._first_group if kind is GROUPED else self._first_present
+            digits = None if self.digits is None or kind is not DIGITS_ALONE else self.digits[0]
+            yield kind.remark, self._first_group if kind is GROUPED else digits or self._first_present
         if self.worded is not None and self._values and kind.data_type != pa.string():
             row, word = self.worded
             yield f"{word!r} is read as a missing value", row
@@ -239,12 +243,19 @@ class TextColumn:
     def see(self, column: pa.StringArray) -> None:
         """Add the next batch."""
         if self._possible:
-            self._narrow(*self._present(column))
+            could_be_numbers = NUMBER in self._possible
+            texts, present = self._present(column)
+            self._narrow(texts, present)
+            if could_be_numbers and NUMBER not in self._possible and DIGITS_ALONE in self._possible:
+                values = texts.filter(present)
+                at = first_wrong(len(values), lambda low, high: not _is_all(NUMBER, values.slice(low, high - low)))
+                row = int(np.flatnonzero(present.to_numpy(zero_copy_only=False))[at])
+                self.digits = self._rows + row + 1, str(column[row])
         self._rows += len(column)
 
     def values(self, column: pa.StringArray) -> pa.Array:
         """Return a batch's values, converted to the type."""
-        if not self.kind.pattern or self.kind is _DIGITS_ALONE:
+        if not self.kind.pattern or self.kind is DIGITS_ALONE:
             return column
         return self.kind.convert(_nulled(*self._present(column)))
 
@@ -300,7 +311,7 @@ class TextColumn:
                 self._is_grouped = bool(pc.any(pc.match_substring_regex(texts, _CERTAINLY_GROUPED)).as_py())
             texts = _ungrouped(texts)
         if self._possible[0] in {NUMBER, GROUPED} and self.rounded is None:
-            rounded = _first_rounded(texts, present)
+            rounded = first_rounded(texts, present)
             self.rounded = None if rounded is None else self._rows + rounded + 1
 
 
@@ -329,7 +340,7 @@ def _is_all(kind: TextType, values: pa.StringArray) -> bool:
         return False
 
 
-def _first_rounded(texts: pa.StringArray, present: pa.BooleanArray) -> int | None:
+def first_rounded(texts: pa.StringArray, present: pa.BooleanArray) -> int | None:
     """Return the first number that has more digits than a double can represent."""
     if _are_short(texts) and not any(pc.any(pc.match_substring(texts, mark)).as_py() for mark in ("e-", "E-")):
         return None
@@ -343,4 +354,7 @@ def _first_rounded(texts: pa.StringArray, present: pa.BooleanArray) -> int | Non
 
 def is_rounded(number: str) -> bool:
     """Tell whether a double differs from this decimal, by the shortest digits that identify the double."""
-    return Decimal(repr(float(number))) != Decimal(number)
+    value = float(number)
+    if value == 0 or not np.isfinite(value):  # exponents may be too long for decimals
+        return re.match(_NOT_ZERO, number) is not None
+    return Decimal(repr(value)) != Decimal(number)

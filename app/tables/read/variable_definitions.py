@@ -13,7 +13,7 @@ from app.dataset.conversion_error import BadValueError, first_wrong
 from app.dataset.description import sas_metadata
 from app.dataset.format_names import Kind, SasFormat, kind_of
 from app.dataset.numeric import FloatFormat
-from app.dataset.sapdb.column_types import sapdb_metadata
+from app.dataset.sapdb.column_types import TYPE, sapdb_metadata
 from app.dataset.schema import LONGEST_CHARACTER
 from app.model.names import in_capitals
 from app.tables.read import shared_values
@@ -81,8 +81,9 @@ class VariableBuilder:
                 else reference
                 for word, reference in (("format", self._format), ("informat", self._informat))
             )
-        unchanged = kept(field.type) if target.keeps_types and not retyped else None
-        self._conversion = unchanged or conversion(field.type, kind_of(self._format.name), as_text=as_text)
+        kind, of_sapdb = kind_of(self._format.name), self._of_sapdb.get(TYPE, "")
+        unchanged = kept(field.type, kind, of_sapdb) if target.keeps_types and not retyped else None
+        self._conversion = unchanged or conversion(field.type, kind, as_text=as_text)
         self._origins["type"] = "given" if override.type else "file" if "type" in self._attributes else "inferred"
         if self._origins["format"] == "inferred" and self._conversion is not None:
             self._format = _MOMENT_FORMATS.get(self._conversion.data_type, SasFormat())
@@ -196,7 +197,7 @@ class VariableBuilder:
             self._first_value = first + pc.index(column.is_valid(), pa.scalar(value=True)).as_py() + 1 or None
         if self._value_warning is not None:
             return
-        if (row := _first_beyond_dates(values)) is not None:
+        if not self._target.keeps_types and (row := _first_beyond_dates(values)) is not None:
             self._value_warning = Fault(self.name, "range", _BEYOND_DATES, first + row + 1)
         elif (row := self._conversion.loses(column)) is not None:
             self._value_warning = Fault(self.name, "rounded", self._conversion.loss, first + row + 1)

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from app.dataset import numeric, sas_columns, side_columns, value_labels
 from app.dataset.description import character_length
+from app.dataset.format_names import SasFormat
 from app.dataset.value_labels import Catalog, ValueLabels
 from app.model.names import folded
 from app.tables.write import text_cells
@@ -90,6 +91,10 @@ def _output_column(source: pa.Field, options: OutputOptions, known: TableFormat)
         found = OutputColumn(source.name, since_midnight, lambda times: times.cast(pa.time64("us")).view(_DURATION))
     elif known.as_numbers(source.type) or (options.dates == "sas" and pa.types.is_temporal(source.type)):
         numbers = source.with_type(pa.float64())
+        moment = sas_columns.numeric_type(source.type)
+        if moment is not None and moment.format != SasFormat() and b"sas.format" not in (source.metadata or {}):
+            # Dates and times of order packets have no format, without which nobody could tell what the numbers are.
+            numbers = numbers.with_metadata({**(source.metadata or {}), b"sas.format": str(moment.format).encode()})
         found = OutputColumn(source.name, numbers, lambda column: numeric.to_arrow(sas_columns.doubles(column)))
     elif known.as_digits(source.type):
         stated = {b"sas.type": b"character", b"sas.length": str(2 * character_length(source)).encode()}

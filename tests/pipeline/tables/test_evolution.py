@@ -1,11 +1,19 @@
 import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.codecs.sapdb.constants import DataType
+from app.codecs.sapdb.packet_records import ParameterInfo
+from app.codecs.sas.data_set_messages import Variable
 from app.dataset import side_columns
+from app.dataset.sapdb.column_types import schema as packet_schema
+from app.dataset.schema import arrow_schema, columns
 from app.pipeline.commit.tables.schema_evolution import FIXED, MOST_FORMER, Evolution, evolve, word
 from tests.pipeline.tables.schemas import data_set_schemas
 from tests.support.tables import field, visits
@@ -123,6 +131,13 @@ def test_another_type_gets_a_column_of_its_own_and_a_warning(kind: pa.DataType, 
     assert evolution.mappings[2] == (("VALUE", name),)
 
 
+def test_a_decimal_of_another_size_gets_a_column_of_its_own_and_a_warning() -> None:
+    evolution = evolved([field("A", pa.decimal128(5, 0))], [field("A", pa.decimal128(10, 2))])
+    assert names(evolution) == ["A", "A__decimal_10_2"]
+    why = "A is decimal_10_2 in some data sets, and decimal_5_0 in others"
+    assert evolution.warnings == [f"{why}: the values are in A__decimal_10_2"]
+
+
 def test_names_that_are_taken_are_not_taken_again() -> None:
     evolution = evolved(
         [field("value__text", pa.float64()), field("Value", pa.float64())], [field("VALUE", pa.string())]
@@ -233,3 +248,87 @@ def test_no_two_variables_of_a_data_set_have_one_column(given: list[str]) -> Non
     targets = [source.target for source in evolution.mappings[0]]
     assert None not in targets
     assert len(set(targets)) == len(given)
+
+
+def received(names: Sequence[str], kinds: Sequence[str]) -> pa.Schema:
+    """Return the schema of a data set with variables of these names, as its sender wrote them."""
+    variables = [
+        Variable(name, "DATE" if kind == "date" else "", "", "", b"\2" if kind == "text" else b"\1", 8)
+        for name, kind in zip(names, kinds, strict=True)
+    ]
+    found = [
+        replace(column, has_side=kind == "tagged", moment=column.moment if kind == "date" else None)
+        for column, kind in zip(columns(variables, [0] * len(names)), kinds, strict=True)
+    ]
+    return arrow_schema(found, {})
+
+
+def received_in_packets(names: Sequence[str], kinds: Sequence[str]) -> pa.Schema:
+    """Return the schema of an order packet's data set with columns of these names."""
+    types = {"text": DataType.VARCHAR_ASCII, "date": DataType.DATE}
+    infos = [ParameterInfo(0, 0, types.get(kind, DataType.FLOAT), 0, 8, 9, 1) for kind in kinds]
+    return packet_schema(names, infos, {})
+
+
+CONFUSING = ["ID", "Id", "id", "ID_", "ID_2", "Id_2", "id_3", "iD__text", "Id__missing", "ID_2__missing", "Id__date"]
+CONFUSING += [
+    "",
+    "VAR1",
+    "var2",
+    "COLUMN_2",
+    "source",
+    "Source__variable",
+    "straße",
+    "STRASSE",
+    "A\x1fA",
+    "\x1f1\x1fID",
+]
+SHAPES = st.tuples(
+    st.sampled_from([received, received_in_packets]),
+    st.lists(st.tuples(st.sampled_from(CONFUSING), st.sampled_from(["number", "text", "date", "tagged"])), max_size=5),
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(SHAPES, min_size=1, max_size=5), st.data())
+def test_no_column_has_values_of_two_variables_and_none_of_a_variable_are_elsewhere(
+    shapes: list[tuple[Callable[[Sequence[str], Sequence[str]], pa.Schema], list[tuple[str, str]]]], data: st.DataObject
+) -> None:
+    """The names are as senders write them; those that a data set's columns got in the place of others say nothing."""
+    schema: pa.Schema | None = None
+    owners: dict[str, set[tuple[str, str]]] = {}
+    places: dict[tuple[object, ...], str] = {}
+    exact: set[str] = set()
+    warned: list[str] = []
+    data_sets = [(made(*(zip(*named, strict=True) if named else ((), ()))), named) for made, named in shapes]
+    while data_sets:
+        batch = [data_sets.pop(0) for _ in range(data.draw(st.integers(1, len(data_sets))))]
+        schema, mappings, warnings = evolve(schema, [each for each, _ in batch])
+        warned += warnings
+        for (data_set, named), mapping in zip(batch, mappings, strict=True):
+            targets = [target or "" for name, target in mapping if not side_columns.is_side(data_set.field(name))]
+            sides = {t for name, t in mapping if side_columns.is_side(data_set.field(name))}
+            assert len({target for _, target in mapping}) == len(mapping)
+            assert all(side_columns.missing_of(schema.field(side)) in targets for side in sides)
+            alike = Counter(for_sas(name) for name, _ in named)
+            exact |= {name for name, _ in named if name and alike[for_sas(name)] > 1}
+            times: Counter[str] = Counter()
+            for at, ((name, kind), target) in enumerate(zip(named, targets, strict=True)):
+                times[name] += 1
+                variable = ("", str(at)) if not name else ("name", for_sas(name))
+                if alike[for_sas(name)] > 1 and name:
+                    variable = (f"{times[name]}", name)
+                elif name in exact:
+                    variable = ("1", name)
+                owners.setdefault(target, set()).add(variable)
+                of_type = (variable, "number" if kind == "tagged" else kind)
+                if variable[0] != "name":
+                    assert places.setdefault(of_type, target) == target, (named, mapping)
+            for name, target in zip((name for name, _ in named), targets, strict=True):
+                note = (schema.field(target).metadata or {}).get(b"table.warning")
+                assert note or not name or target.casefold() == name.replace("\x1f", "_").casefold()
+                assert not note or any(warning.startswith(note.decode()) for warning in warned)
+    for variables in owners.values():
+        known_exactly = {each for each in variables if each[0] != "name"}
+        assert len(known_exactly) <= 1, variables
+        assert len({for_sas(name) for _, name in variables}) == 1, variables

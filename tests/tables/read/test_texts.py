@@ -125,10 +125,16 @@ def test_what_a_column_is(cells: list[str], data_type: pa.DataType) -> None:
     assert opened(as_csv(cells), "x.csv").schema.field("x").type == data_type
 
 
-def test_digits_that_stay_text_are_told() -> None:
-    (remark,) = opened(as_csv(["007", "8"]), "x.csv").remarks
-    assert (remark.column, remark.wrong) == ("x", False)
+@pytest.mark.parametrize("cell", ["007", "+4", "9007199254740993", "-1" + "0" * 400])
+@pytest.mark.parametrize("row", [1, 2, 3, 400_000])
+def test_digits_that_stay_text_are_told_with_the_row_of_the_first(cell: str, row: int) -> None:
+    cells = ["", *map(str, range(row - 2)), cell, "8", "009"] if row > 1 else [cell, "8"]
+    data = "\n".join(["y,x", *(f"1,{each}" for each in cells), ""]).encode()
+    (remark,) = opened(data, "x.csv").remarks
+    assert (remark.column, remark.wrong, remark.row) == ("x", False, row)
     assert "leading zeros" in remark.why
+    wrong = [each for each in opened(data, "x.csv", types={"x": "numeric"}).remarks if each.wrong]
+    assert [(each.row, each.why) for each in wrong] == [(row, f"a number would change {cell!r}")]
 
 
 def test_the_whole_file_decides() -> None:

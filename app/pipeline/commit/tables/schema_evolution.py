@@ -1,17 +1,21 @@
 """Schema evolution: how a table's columns follow from the data sets appended to it, without any input or output.
 
 A table begins with the columns of `FIXED`. A column is added after them for each new variable (SAS ignores the case of
-names) and each new side column, and is never removed. If two variables of one data set have names that differ only in
-case, the second one is a variable of its own, with a warning. A variable may have several columns: when data sets have
-values of another type than before, these get a column that is named with the type (`VALUE__text`), and a warning. Times
-of day and durations are one type, since a duration holds both exactly: the column becomes a duration with the first
-one. A variable with the name of a fixed column is named `SOURCE__variable`. Characters that tables do not allow in a
-column name become `_`.
+names) and each new side column, and is never removed. A variable may have several columns: when data sets have values
+of another type than before, these get a column that is named with the type (`VALUE__text`), and a warning. Times of day
+and durations are one type, since a duration holds both exactly: the column becomes a duration with the first one. A
+variable with the name of a fixed column is named `SOURCE__variable`. Characters that tables do not allow in a column
+name become `_`.
+
+Variables are known by the names that their senders gave them, and never by those that the columns of a data set got
+because its own names are empty or not unique. If variables of one data set have names that differ only in case, each
+goes to the column of its exact name, whatever their order. So does a later data set's variable of that exact name. A
+variable without a name is known by its position.
 
 The fields' metadata say which column belongs to which variable, so that names are never parsed:
 
-- `table.variable`: the variable, by its case-folded column name in data sets; by a number and its exact name if another
-  variable of its data set has the same case-folded one;
+- `table.variable`: the variable, by its case-folded name; by a number and its exact name if a data set had another
+  variable of the same case-folded one; by 0 and its position if it has no name;
 - `table.warning`: why the column is not named like its variable;
 - `table.former_labels`, `table.former_formats`: earlier labels and formats in data sets, as JSON.
 
@@ -21,13 +25,14 @@ sets of one call are processed in order, so the same data sets in the same order
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from app.dataset import side_columns
+from app.dataset.sapdb.column_types import NAME
 from app.model.names import folded
 from app.tables.column_remarks import FORMER_FORMATS, FORMER_LABELS, VARIABLE, WARNING
 
@@ -52,6 +57,7 @@ MOST_FORMER = 10
 _FORMER = {"sas.label": FORMER_LABELS, "sas.format": FORMER_FORMATS}
 _NEWEST = ("sas.label", "sas.format", "sas.informat", "sas.kind")
 _OF_TABLE = ("sas.library", "sas.member", "sas.label")
+_NAMES = ("sas.name", NAME)
 _FIXED_NAMES = frozenset(FIXED.names)
 _SIDES = {side_columns.MISSING_OF.decode(): "missing", side_columns.BYTES_OF.decode(): "bytes"}
 _WORDS = {
@@ -62,9 +68,10 @@ _WORDS = {
     pa.time64("us"): "time",
     pa.duration("us"): "time",
 }
-_KINDS = tuple(dict.fromkeys(_WORDS.values()))
 _EXACT = "\x1f"
 """The beginning of the identity of a variable that is known by a number and its exact name."""
+_UNNAMED = f"{_EXACT}0{_EXACT}"
+"""The beginning of the identity of a variable that has no name."""
 _REFUSED = frozenset(" ,;{}()=\x7f") | frozenset(map(chr, range(32)))
 """Characters that some readers of tables do not allow in a column name."""
 
@@ -92,14 +99,13 @@ def evolve(current: pa.Schema | None, data_sets: Sequence[pa.Schema]) -> Evoluti
     """Return the schema of a table (None: it does not exist yet) after these data sets, oldest first, have been
     appended."""
     columns = _Columns(FIXED if current is None else current)
-    keys = [schema.serialize().to_pybytes() for schema in data_sets]
+    mappings: list[ColumnMapping] = []
     before = None
-    for key, schema in zip(keys, data_sets, strict=True):
-        if key != before:
-            columns.take(schema)
+    for schema in data_sets:
+        key = schema.serialize().to_pybytes()
+        mappings.append(mappings[-1] if key == before else columns.take(schema))
         before = key
-    mappings = {key: columns.mapping(schema) for key, schema in dict(zip(keys, data_sets, strict=True)).items()}
-    return Evolution(columns.schema(), [mappings[key] for key in keys], columns.warnings)
+    return Evolution(columns.schema(), mappings, columns.warnings)
 
 
 @dataclass(slots=True)
@@ -122,14 +128,18 @@ class _Columns:
             for column in self._columns
             if VARIABLE in column.metadata
         }
+        self._of_key: dict[str, list[_Column]] = {}
+        for (key, _), column in self._of_variable.items():
+            self._of_key.setdefault(key, []).append(column)
         self._of_side = {
             (column.metadata[key], key): column for column in self._columns for key in _SIDES if key in column.metadata
         }
 
-    def take(self, schema: pa.Schema) -> None:
-        """Add the columns of a data set."""
+    def take(self, schema: pa.Schema) -> ColumnMapping:
+        """Add the columns of a data set, and return their mapping."""
         left_out = 0
-        for variable in self._variables(schema):
+        variables = self._variables(schema)
+        for variable in variables:
             column = self._place(variable)
             if column is None and len(self._columns) >= MOST_COLUMNS:
                 left_out += 1
@@ -139,10 +149,7 @@ class _Columns:
             self.warnings.append(f"{left_out:,} columns are left out: a table has at most {MOST_COLUMNS:,}")
         metadata = _decoded(schema.metadata)
         self._metadata |= {key: metadata[key] for key in _OF_TABLE if metadata.get(key)}
-
-    def mapping(self, schema: pa.Schema) -> ColumnMapping:
-        """Return the mapping of the columns of a data set that has been added."""
-        places = ((variable.field.name, self._place(variable)) for variable in self._variables(schema))
+        places = ((variable.field.name, self._place(variable)) for variable in variables)
         return tuple(SourceColumn(name, None if column is None else column.name) for name, column in places)
 
     def schema(self) -> pa.Schema:
@@ -151,33 +158,37 @@ class _Columns:
 
     def _variables(self, schema: pa.Schema) -> list["_Variable"]:
         """Return the columns of a data set."""
-        identities = self._identities(schema)
-        found = []
-        for field, identity in zip(schema, identities, strict=True):
-            owner, side = _owner(schema, field)
-            found.append(_Variable(field, identity if owner is None else identities[owner], side))
-        return found
+        owners = [_owner(schema, field) for field in schema]
+        own = [at for at, (owner, _) in enumerate(owners) if owner is None]
+        identities = dict(zip(own, self._identities([schema.field(at) for at in own]), strict=True))
+        return [
+            _Variable(field, identities[at if owner is None else owner], side)
+            for at, (field, (owner, side)) in enumerate(zip(schema, owners, strict=True))
+        ]
 
-    def _identities(self, schema: pa.Schema) -> list[tuple[str, str]]:
-        """Return an identity for each column of a data set.
+    def _identities(self, variables: Sequence[pa.Field]) -> list[tuple[str, str]]:
+        """Return an identity for each variable of a data set.
 
-        Of those whose names differ only in case, the one that the table's column is named after has the common
-        identity. So their order does not matter. Without such a column, it is the first one.
+        Of those whose names differ only in case, the one that the table's first column of the name is named after has
+        the common identity. So their order does not matter. Without such a column, it is the first one.
         """
-        alike: dict[tuple[str, str], list[int]] = {}
-        for at, field in enumerate(schema):
-            alike.setdefault((folded(field.name), word(field.type)), []).append(at)
-        times: Counter[tuple[str, str]] = Counter()
-        found = [*((field.name, word(field.type)) for field in schema)]
-        for common, places in alike.items():
-            column = self._of_variable.get(common)
-            named = (at for at in places if column is not None and _is_named_after(column, schema.field(at)))
-            first = next(named, places[0])
-            for at in [first, *(at for at in places if at != first)]:
-                times[found[at]] += 1
-                exact = f"{_EXACT}{times[found[at]]}{_EXACT}{schema.field(at).name}"
-                is_common = at == first and not common[0].startswith(_EXACT)
-                found[at] = common if is_common else (exact, common[1])
+        names = [_name_in(_decoded(field.metadata), field.name) for field in variables]
+        alike = Counter(map(folded, names))
+        times: Counter[str] = Counter()
+        begun: set[str] = set()
+        found = []
+        for at, (field, name) in enumerate(zip(variables, names, strict=True), 1):
+            times[name] += 1
+            key, exact = folded(name), f"{_EXACT}{times[name]}{_EXACT}{name}"
+            others = self._of_key.get(key)
+            is_first = times[name] == 1 and (others is None or name == _name_in(others[0].metadata, others[0].name))
+            if not name:
+                key = f"{_UNNAMED}{_decoded(field.metadata).get('sas.position', at)}"
+            elif exact in self._of_key or key in begun or key.startswith(_EXACT) or (alike[key] > 1 and not is_first):
+                key = exact
+            else:
+                begun.add(key)
+            found.append((key, word(field.type)))
         return found
 
     def _place(self, variable: "_Variable") -> _Column | None:
@@ -193,20 +204,24 @@ class _Columns:
             owner = self._of_variable[variable.identity].name
             column = self._of_side[owner, side] = self._new(f"{owner}__{_SIDES[side]}", field.type, {side: owner})
             return column
-        others = [other for other in _KINDS if (key, other) in self._of_variable]
-        name = "".join("_" if character in _REFUSED else character for character in field.name)
+        others = [word(other.type) for other in self._of_key.get(key, ())]
+        own_name = _name_in(_decoded(field.metadata), field.name) or field.name
+        name = "".join("_" if character in _REFUSED else character for character in own_name)
         metadata = {VARIABLE: key}
         if others:
             name = f"{name}__{kind}"
-            metadata[WARNING] = f"{field.name} is {kind} in some data sets, and {' or '.join(others)} in others"
-        elif field.name.casefold() in _FIXED_NAMES:
+            metadata[WARNING] = f"{own_name} is {kind} in some data sets, and {' or '.join(others)} in others"
+        elif own_name.casefold() in _FIXED_NAMES:
             name = f"{name}__variable"
-            metadata[WARNING] = f"{field.name} is a column that every table has"
-        elif key != folded(field.name):
-            metadata[WARNING] = f"{field.name} is the name of several variables of one data set, apart from its case"
+            metadata[WARNING] = f"{own_name} is a column that every table has"
+        elif key.startswith(_EXACT) and not key.startswith(_UNNAMED):
+            metadata[WARNING] = f"{own_name} is the name of several variables of one data set, apart from its case"
         column = self._of_variable[variable.identity] = self._new(name, field.type, metadata)
-        if column.name != field.name:
-            metadata["sas.name"] = _decoded(field.metadata).get("sas.name") or field.name
+        self._of_key.setdefault(key, []).append(column)
+        if column.name != own_name:
+            metadata["sas.name"] = own_name
+        if column.name != name:
+            metadata.setdefault(WARNING, f"{own_name} is also the name of another column")
         if WARNING in metadata:
             self.warnings.append(f"{metadata[WARNING]}: the values are in {column.name}")
         return column
@@ -257,8 +272,8 @@ class _Variable(NamedTuple):
     """A column of a data set: the identity of its variable in all data sets, and of what kind the column is if it is a
     side column of that variable.
 
-    The identity is the variable's name without case, and the type of its values. Two variables of one data set never
-    have the same.
+    The identity is the key of the variable, `table.variable`, and the type of its values. Two variables of one data set
+    never have the same.
     """
 
     field: pa.Field
@@ -266,9 +281,10 @@ class _Variable(NamedTuple):
     side: str | None = None
 
 
-def _is_named_after(column: _Column, field: pa.Field) -> bool:
-    sas_name = _decoded(field.metadata).get("sas.name") or field.name
-    return field.name == column.name or sas_name == column.metadata.get("sas.name")
+def _name_in(metadata: Mapping[str, str], column: str) -> str:
+    """Return the name that the sender gave the variable of a column. It is empty if there was none."""
+    stated = (metadata[key] for key in _NAMES if key in metadata)
+    return next(stated, column).rstrip(" \0")
 
 
 def _owner(schema: pa.Schema, field: pa.Field) -> tuple[int | None, str | None]:
