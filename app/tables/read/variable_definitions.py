@@ -321,6 +321,10 @@ class VariableBuilder:
             )
         if self._conversion is not None and self._conversion.warning:
             yield Fault(self.name, "conversion", self._conversion.warning, self._first_value)
+        kind, is_double = kind_of(self._format.name), self._conversion and self._conversion.data_type == pa.float64()
+        if self._target.keeps_types and is_double and kind is not None:
+            why = f"numbers with the format {self._format} are sent as numbers, and the destination has no formats"
+            yield Fault(self.name, "format", f"{why}: nothing will say that they are {kind}s")
         if checks.has_controls(self._label):
             yield Fault(self.name, "label", _CONTROLS)
         if self._value_warning is not None:

@@ -1,5 +1,6 @@
 """A stored Parquet file, or a table of many files, for output: only the requested columns and row groups are read."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 from app.dataset import side_columns
 from app.dataset.description import sas_metadata
 from app.dataset.value_labels import Catalog
+from app.model.names import folded
 from app.tables.write.output_table import OptionError, OutputOptions, OutputTable, TableFormat
 from app.tables.write.selection import Labelling, labelling, select
 from app.tables.xpt.xpt_limits import DEFAULT_CHARSET, charset_of
@@ -122,9 +124,26 @@ def outgoing_of_files(
     The types are as in `schema`; the files may have integers in place of times. Reading is from one thread at a
     time.
     """
+    schema = _named_apart(schema)
     first, taken = row_range(options, rows)
     chosen = OutputRows(lambda names: head(table, schema, names, first, taken), taken, created)
     return selected(schema, options, known, chosen)
+
+
+def _named_apart(schema: pa.Schema) -> pa.Schema:
+    """Return a table's schema with the columns' own names where several columns are of variables of one name."""
+    own = [(field.metadata or {}).get(b"sas.name", b"").decode("utf-8", "replace") for field in schema]
+    times = Counter(
+        each for name, of in zip(schema.names, own, strict=True) for each in {folded(name), folded(of or name)}
+    )
+    fields = []
+    for field, name in zip(schema, own, strict=True):
+        if times[folded(name)] > 1:
+            kept = {key: value for key, value in field.metadata.items() if key != b"sas.name"}
+            fields.append(field.with_metadata(kept))
+        else:
+            fields.append(field)
+    return pa.schema(fields, schema.metadata)
 
 
 def head(table: "Dataset", schema: pa.Schema, names: Sequence[str], first: int, rows: int) -> Iterator[pa.RecordBatch]:

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.pipeline.commit.tables.schema_evolution import evolve
 from app.tables.write import FORMATS, OptionError, OutputOptions, OutputTable, stored_table
 from app.tables.write.stored_table import head, outgoing_of_files
-from tests.support.tables import long, visits
+from tests.support.tables import field, long, visits
 from tests.tables.out.making import CREATED, made
 
 FILES = (5, 0, 3, 4)
@@ -122,3 +123,19 @@ def test_moments_of_utc_and_truths() -> None:
     table = pa.table([[0, 1_500_000, None], [True, False, None]], schema=schema)
     assert made(table, "csv") == b"at,ok\r\n1970-01-01T00:00:00Z,true\r\n1970-01-01T00:00:01.5Z,false\r\n,\r\n"
     assert made(table, "ndjson").splitlines()[0] == b'{"at":"1970-01-01T00:00:00Z","ok":true}'
+
+
+def test_columns_of_one_variable_have_their_own_names_in_transport_files(tmp_path: Path) -> None:
+    number, text = field("AMT", pa.float64()), field("AMT", pa.string(), type="character", length="3")
+    others = [field("AMT__text", pa.float64()), field("a b", pa.float64())]
+    table = evolve(None, [pa.schema(each) for each in ([number], [text], others)]).schema
+    columns = table.names[5:]
+    assert columns == ["AMT", "AMT__text", "AMT__text_", "a_b"]
+    rows = pa.table([pa.nulls(1, each.type) for each in table], schema=table)
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    known = FORMATS["xpt"]
+    options = known.settled(OutputOptions(columns=tuple(columns)))
+    found = outgoing_of_files(ds.dataset(tmp_path), table, 1, options, known, CREATED)
+    (tmp_path / "rows.xpt").write_bytes(b"".join(known.write(found, options)))
+    _, read = pyreadstat.read_xport(tmp_path / "rows.xpt")
+    assert read.column_names == ["AMT", "AMT__text", "AMT__text_", "a b"]

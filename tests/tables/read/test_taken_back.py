@@ -124,6 +124,18 @@ def test_columns_of_order_packets_are_taken_back_as_what_they_were(
     assert {key: back[key].to_pylist() for key in given if key != "AT"} == {k: v for k, v in given.items() if k != "AT"}
 
 
+def test_numbers_of_dates_that_no_file_says_the_type_of_are_told() -> None:
+    schema = column_types.schema(list(OF_PACKETS), [info for info, _ in OF_PACKETS.values()], {})
+    table = pa.table([pa.array(each, f.type) for (_, each), f in zip(OF_PACKETS.values(), schema, strict=True)], schema)
+    table = table.select(["SINCE", "AT", "LAST"])
+    reading = opened(made(table, "dataset-json", dates="sas"), "x.json")
+    warnings = [
+        (each.variable, each.code, each.why.rpartition(" ")[2]) for each in defined(reading, KEEPS_TYPES).warnings
+    ]
+    assert warnings == [("SINCE", "format", "dates"), ("AT", "format", "times"), ("LAST", "format", "datetimes")]
+    assert defined(reading).warnings == ()
+
+
 def test_numbers_that_are_no_dates_are_not_taken_for_dates() -> None:
     day = column_types.schema(["D"], [OF_PACKETS["SINCE"][0]], {}).field(0).with_type(pa.float64())
     table = pa.table([pa.array([1.0, None, 1.5])], schema=pa.schema([day]))

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.codecs import code_pages
 from app.tables.xpt.xpt_layouts import Version
-from app.tables.xpt.xpt_limits import LIMITS, Misfit, UnfitTableError, fit
+from app.tables.xpt.xpt_limits import LIMITS, Misfit, UnfitTableError, charset_of, fit
 
 VERSIONS: tuple[Version, ...] = (5, 8)
 
@@ -165,3 +166,15 @@ def test_any_names_become_names(names: list[str], version: Version, charset: str
     changed = {misfit.column for misfit in changes}
     for name, new in zip(names, became, strict=True):
         assert (name.upper() if version == 5 else name) == new or name in changed
+
+
+LATIN = ["cp037", "ibm277", "ibm278", "ibm280", "ibm284", "ibm285", "ibm297", "cp500", "ibm871", "ibm1047"]
+NOT_LATIN = ["cp273", "cp1026", "cp1140", *(f"ibm{number}" for number in range(1141, 1150)), "utf-16-be"]
+
+
+@pytest.mark.parametrize(
+    ("stated", "written"), [*((each, "latin-1") for each in LATIN), *((each, "utf-8") for each in NOT_LATIN)]
+)
+def test_texts_in_ebcdic_keep_their_lengths_where_latin_1_has_their_characters(stated: str, written: str) -> None:
+    assert stated in code_pages.ADDED or not stated.startswith("ibm")
+    assert charset_of(pa.schema([], {"sas.encoding": stated})) == written
