@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from app.dataset import side_columns
 from app.model.errors import InvalidInputError
-from app.tables.read import int96_times, shared_values
+from app.tables.read import extension_types, int96_times, shared_values
 from app.tables.read.arrow_inflation import ARROW_MAGIC, check_messages
 from app.tables.read.damage_errors import ARROW, PARQUET, damaged, refused
 from app.tables.read.read_request import FileTable, ReadOptions, Remark, check_columns, rows_a_batch, unreadable
@@ -80,7 +80,7 @@ def read_arrow(file: BinaryIO, options: ReadOptions) -> FileTable:
 def _reading(file: BinaryIO, kind: str, open_: Callable[[], _Opened]) -> FileTable:
     try:
         opened = open_()
-        schema = opened.schema
+        schema = extension_types.plain_schema(opened.schema)
         check_columns(len(schema))
         for field in schema:  # names that are not UTF-8, which no reader checks, raise UnicodeDecodeError
             side_columns.missing_of(field), side_columns.bytes_of(field), field.name, getattr(field.type, "tz", None)
@@ -95,7 +95,8 @@ def _reading(file: BinaryIO, kind: str, open_: Callable[[], _Opened]) -> FileTab
             for number, batch in enumerate(opened.batches(), 1):
                 _validate(batch, kind, _named(number, rows))
                 rows += batch.num_rows
-                yield from shared_values.slices(batch, rows_a_batch(len(schema)))
+                plain = extension_types.plain_batch(batch, schema)
+                yield from shared_values.slices(plain, rows_a_batch(len(schema)))
         except _ERRORS as error:
             raise _explained(file, kind, error, f"in {_named(number + 1, rows)}") from None
         if opened.rows is not None and rows != opened.rows and len(schema):

@@ -6,8 +6,11 @@ import zlib
 from datetime import date, timedelta
 from io import BytesIO
 from itertools import chain
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import duckdb
 import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
@@ -197,6 +200,38 @@ def test_arrow_files_and_feather_are_read() -> None:
     sink = BytesIO()
     feather.write_feather(table, sink, compression="zstd")
     assert table_of(opened(sink.getvalue())).to_pydict() == {"a": [1, 2], "d": ["x", None]}
+
+
+@pytest.mark.parametrize("count", [0, 1, 5_000])
+def test_extension_types_become_plain_ones(count: int, tmp_path: Path) -> None:
+    """In a file of DuckDB, and in one of Arrow that has further types."""
+    uuids = [None if number % 7 == 3 else UUID(int=number * 0x1234567890ABCDEF0123456789) for number in range(count)]
+    texts = pa.array([each and str(each) for each in uuids], pa.string())
+    documents = pa.array([f'{{"n":{number}}}' for number in range(count)], pa.string())
+    given = pa.table({"u": texts, "j": documents})
+    with duckdb.connect() as connection:
+        connection.register("given", given)
+        connection.sql("SELECT u::UUID u, j::JSON j FROM given").write_parquet(str(tmp_path / "x.parquet"))
+    data = (tmp_path / "x.parquet").read_bytes()
+    assert {str(each) for each in pq.read_schema(BytesIO(data)).types} == {
+        "extension<arrow.uuid>",
+        "extension<arrow.json>",
+    }
+    assert table_of(opened(data, "x.parquet")).equals(given)
+
+    flags = pa.array([number % 3 for number in range(count)], pa.int8())
+    stored = [
+        pa.ExtensionArray.from_storage(pa.uuid(), pa.array([each and each.bytes for each in uuids], pa.binary(16))),
+        pa.ExtensionArray.from_storage(pa.bool8(), flags),
+        pa.ExtensionArray.from_storage(pa.opaque(pa.int8(), "thing", "vendor"), flags),
+    ]
+    sink = BytesIO()
+    whole = pa.table(stored, ["u", "b", "o"])
+    with pa.ipc.new_stream(sink, whole.schema) as writer:
+        writer.write_table(whole.slice(count // 3))
+    found = table_of(opened(sink.getvalue(), "x.arrow"))
+    expected = pa.table([texts, flags.cast(pa.bool_()), flags], ["u", "b", "o"])
+    assert found.equals(expected.slice(count // 3))
 
 
 def test_parquet_with_a_damaged_page_is_refused() -> None:
