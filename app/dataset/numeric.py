@@ -45,6 +45,9 @@ _UNIT = np.uint64((1023 - 4 * 64 - 56) << 52)
 """The exponent bits of 16^-64 * 2^-56, the unit of a fraction whose IBM exponent is 0."""
 
 _SIGN = np.uint64(1 << 63)
+_LARGEST = ~_SIGN
+"""The bits of the largest IBM float, CONSTANT('BIG') on z/OS."""
+_ROUNDED_LARGEST = 16.0**63
 _IEEE_FRACTION = np.uint64((1 << 52) - 1)
 _IEEE_ONE = np.uint64(1 << 52)
 _IEEE_FRACTION_BITS = np.uint64(52)
@@ -203,7 +206,8 @@ def _to_ibm(doubles: Doubles, absent: NDArray[np.bool_]) -> Words:
     """Return the bits of IBM floats, normalised: the fraction's first hexadecimal digit is not 0.
 
     The conversion is exact, as the 53 bits of IEEE always fit the 56 of IBM. A negative zero becomes zero: readers take
-    a sign with a fraction of zero for a missing value.
+    a sign with a fraction of zero for a missing value. 16**63, to which a double rounds the largest IBM floats, becomes
+    the largest.
     """
     words = doubles.view(np.uint64)
     exponent = words >> _IEEE_FRACTION_BITS
@@ -218,9 +222,11 @@ def _to_ibm(doubles: Doubles, absent: NDArray[np.bool_]) -> Words:
     ibm |= exponent
     ibm |= words & _SIGN
     if unusual.any():
-        zero = doubles == 0
-        refuse_any(unusual & ~(zero | absent), "the value is beyond the range of IBM floats (5.4e-79 to 7.2e75)")
+        zero, largest = doubles == 0, np.abs(doubles) == _ROUNDED_LARGEST
+        beyond = unusual & ~(zero | absent | largest)
+        refuse_any(beyond, "the value is beyond the range of IBM floats (5.4e-79 to 7.2e75)")
         ibm[zero] = 0
+        ibm[largest] = _LARGEST | words[largest] & _SIGN
     return ibm
 
 

@@ -58,6 +58,20 @@ def test_the_codes_of_ibm(charset: str, shown: str) -> None:
     assert again.tobytes() == b"".join(codes)
 
 
+def test_the_largest_numbers_of_ibm_come_back_in_its_range() -> None:
+    """CONSTANT('BIG') of z/OS, which a double rounds to 16**63, and what is beyond it."""
+    big, above = b"\x7f" + b"\xff" * 7, 2.0**252 * (1 + 2.0**-52)
+    below = b"\x7f" + b"\xff" * 6 + b"\xf8"
+    cells = [big, b"\xff" + big[1:], below]
+    found = numeric.read(cells_of(cells, "big"), "big", "ibm")
+    assert found.doubles.tolist() == [2.0**252, -(2.0**252), 2.0**252 * (1 - 2.0**-53)]
+    assert numeric.encode(found.doubles, 8, "big", "ibm").tobytes() == b"".join(cells)
+    with pytest.raises(BadValueError, match="beyond the range of IBM floats"):
+        numeric.encode(np.array([above]), 8, "big", "ibm")
+    with pytest.raises(BadValueError, match="does not fit a numeric of length 7"):
+        numeric.encode(found.doubles, 7, "big", "ibm")
+
+
 def test_codes_of_the_other_scheme_of_ibm() -> None:
     """4B is `.` in EBCDIC and `.K` in ASCII, 6D is `._` in both; ASCII's other letters are no codes of EBCDIC."""
     codes = cells_of([bytes([code]) + bytes(7) for code in (0x4B, 0x6D, 0x5F, 0x41, 0x2E)], "big")
