@@ -262,7 +262,8 @@ def restore(
         require_folder(source)
         place = _store_of(source)
         if ls:
-            return _list_backups(source, place, as_json=as_json)
+            _list_backups(source, place, as_json=as_json)
+            return
         settings = read(path)
         if data is not None:
             settings = settings.model_copy(update={"data": data})
@@ -270,7 +271,13 @@ def restore(
             restored = restore_backup(settings, place, backup_id, progress)
         manifest = backup_manifests.BACKUPS + restored.id
         counts = f"{restored.files:,} files, {size(restored.bytes)}"
-        return out.print(f"{manifest}: {counts}; the journal continues with epoch {restored.epoch}", highlight=False)
+        out.print(f"{manifest}: {counts}; the journal continues with epoch {restored.epoch}", highlight=False)
+        for each in restored.receivers:
+            sentence = (
+                f"receiver {each.receiver} is expected back with its data folder, and nothing expires until then; if "
+                f"that is lost: attachment-gateway receivers forget {each.id}"
+            )
+            err.print(escape(sentence), style="yellow", highlight=False)
 
 
 def _list_backups(source: str, place: ContentStore, *, as_json: bool) -> None:
