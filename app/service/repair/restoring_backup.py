@@ -65,7 +65,7 @@ def restore(settings: Settings, place: ContentStore, backup: str | None, progres
         targets.require_empty()
         if catalog is not None:
             targets.require_kind_of(catalog)
-        there = targets.archived(place, header, files, progress)
+        there = targets.archived(header, files, progress)
         for prefix, store in ((CONTENT, targets.content), (TABLES, targets.tables), (JOURNAL, targets.journal)):
             for file in files:
                 if file.path.startswith(prefix) and file.path not in there:
@@ -143,9 +143,7 @@ class _Targets:
                     "which it is restored"
                 )
 
-    def archived(
-        self, place: ContentStore, header: BackupHeader, files: Iterable[BackupFile], progress: ProgressListener
-    ) -> set[str]:
+    def archived(self, header: BackupHeader, files: Iterable[BackupFile], progress: ProgressListener) -> set[str]:
         """Return the paths of segments in a backup that the archive of receivers already has.
 
         Raises GatewayError if the archive has segments of another journal, or other bytes than the backup.
