@@ -217,7 +217,8 @@ def backup(
 
     Files that are already in the backup are not copied again.
 
-    Exit status: 0 everything is in the backup, 1 damaged or missing data is not (see fsck).
+    Receivers that share a journal publish what they have before. Exit status: 0 everything is in the backup, 1 damaged
+    or missing data is not (see fsck), or the last messages of a receiver that does not answer.
     """
     from app.service.repair.backup import back_up  # noqa: PLC0415 - a second of imports
     from app.service.repair.repair_stores import opened  # noqa: PLC0415

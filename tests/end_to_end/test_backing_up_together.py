@@ -139,6 +139,9 @@ def test_all_that_receivers_have_acknowledged_is_restored(backups: Backups, buck
     # The archive may be the one that was there. It is completed, and compared.
     kept, new = f"{bucket.url}/second-archive", f"{bucket.url}/third-archive"
     settings = backups.division("third")._settings.replace(new, kept)
+    (backups.place.parent / "data").mkdir(exist_ok=True)
+    code, told = backups.run(settings.replace("shared = true\n", ""), "rebuild", "--yes")
+    assert (code, "the journal is in the data folder of the process that receives" in told) == (2, True), told
     archive = storage(kept)
     there = segments(bucket, "second")
     lost = min(there)
