@@ -9,6 +9,7 @@ from random import Random
 import obstore
 import pytest
 
+from adapters.arrow_journal import journal_identity
 from adapters.storage_places import bucket as storage
 from app.testing.waiting import until
 from tests.support.division import TOPIC, Division
@@ -87,7 +88,7 @@ def test_all_that_receivers_have_acknowledged_is_restored(backups: Backups, buck
     half, last = len(sent) // 2, len(sent) - LATE
     first = backups.division("first")
     try:
-        for name in (*RECEIVERS, "serve-a", "keep-a"):
+        for name in (*RECEIVERS, "keep-a"):
             first.begin(name)
         publish(sent[:half], backups.broker.port, TOPIC, "5", matched=True)
         until(lambda: received(first) >= half)
@@ -98,14 +99,13 @@ def test_all_that_receivers_have_acknowledged_is_restored(backups: Backups, buck
 
         publish(sent[half:last], backups.broker.port, TOPIC, "5")
         until(lambda: received(first) >= last)
-        killed = first["receive-b"]
-        journals = killed_journal(first)
-        killed.kill()
-        first.pass_over(journals, 60)
+        lost = [journal_of(first, name) for name in RECEIVERS]
+        first["receive-b"].kill()
+        first.pass_over(lost[1], 60)
         code, told = backups.run(first._settings, "backup", "--to", backups.place)
-        assert (code, f"(journal {journals}) has not been seen since" in told) == (1, True), told
+        assert (code, f"(journal {lost[1]}) has not been seen since" in told) == (1, True), told
         assert told.count("receiver ") == 1, "the other one has published all"
-        killed.start()
+        first["receive-b"].start()
         code, told = backups.run(first._settings, "backup", "--to", backups.place)
         assert code == 0, told
 
@@ -129,6 +129,8 @@ def test_all_that_receivers_have_acknowledged_is_restored(backups: Backups, buck
             second.begin(name)
         publish(sent[last:], backups.broker.port, TOPIC, "5")
         until(lambda: received(second) >= LATE)
+        for each in lost:
+            second.pass_over(each, 60)
         code, told = backups.run(second._settings, "backup", "--to", backups.place)  # which has them publish that
         assert (code, told.count("has not been seen since")) == (1, 2), told
         assert_received(second["serve-a"], attachments)
@@ -144,15 +146,15 @@ def test_all_that_receivers_have_acknowledged_is_restored(backups: Backups, buck
     assert (code, "the journal is in the data folder of the process that receives" in told) == (2, True), told
     archive = storage(kept)
     there = segments(bucket, "second")
-    lost = min(there)
-    data = bytes(obstore.get(archive, lost).bytes())
-    obstore.put(archive, lost, data[:-1] + bytes([data[-1] ^ 1]))
+    segment = min(there)
+    data = bytes(obstore.get(archive, segment).bytes())
+    obstore.put(archive, segment, data[:-1] + bytes([data[-1] ^ 1]))
     code, told = backups.run(settings, *restore)
-    assert (code, f"{lost} in the archive {kept} has other bytes than in the backup" in told) == (1, True), told
-    obstore.delete(archive, lost)
+    assert (code, f"{segment} in the archive {kept} has other bytes than in the backup" in told) == (1, True), told
+    obstore.delete(archive, segment)
     code, told = backups.run(settings, *restore)
     assert (code, segments(bucket, "second")) == (0, there), told
-    assert bytes(obstore.get(archive, lost).bytes()) == data
+    assert bytes(obstore.get(archive, segment).bytes()) == data
 
 
 def segments(bucket: Bucket, division: str) -> set[str]:
@@ -161,10 +163,8 @@ def segments(bucket: Bucket, division: str) -> set[str]:
     return {each["path"] for each in listed}
 
 
-def killed_journal(division: Division) -> str:
-    """Return the journal of the receiver `receive-b`, by its identity file."""
-    from adapters.arrow_journal import journal_identity  # noqa: PLC0415
-
-    known = journal_identity.load(division["receive-b"].folder / "var" / "journal")
+def journal_of(division: Division, name: str) -> str:
+    """Return the journal of a receiver, by the file in its folder."""
+    known = journal_identity.load(division[name].folder / "var" / "journal")
     assert known is not None
     return known.id

@@ -395,6 +395,17 @@ def test_what_a_killed_receiver_without_a_disk_has_left_is_published_by_another_
     assert place.catalog.receiving_journals() == []
 
 
+def test_a_receiver_without_a_disk_says_that_it_has_published(place: ReceiversTogether) -> None:
+    publisher, journal = without_disk(place, "own")
+    for body in (b"1", b"2"):
+        journal.begin_append([PhysicalMessage("orders", "sas_queue", body=body)])()
+    place.catalog.ask_to_publish()
+    publisher._looked_at = -LOOK_SECONDS
+    publisher.publish()
+    assert place.archived() == [b"1", b"2"]
+    assert [each.owes for each in place.catalog.receiving_journals()] == [False]
+
+
 def test_who_was_paused_has_acknowledged_nothing_that_is_not_published(
     place: ReceiversTogether, monkeypatch: pytest.MonkeyPatch
 ) -> None:
