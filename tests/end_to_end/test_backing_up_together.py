@@ -3,14 +3,16 @@
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
 import obstore
 import pytest
 
-from adapters.arrow_journal import journal_identity
+from adapters.arrow_journal import ArrowJournal, journal_identity
 from adapters.storage_places import bucket as storage
+from app.model.message import PhysicalMessage
 from app.testing.waiting import until
 from tests.support.division import TOPIC, Division
 from tests.support.forked_command import program as command
@@ -155,6 +157,16 @@ def test_all_that_receivers_have_acknowledged_is_restored(backups: Backups, buck
     code, told = backups.run(settings, *restore)
     assert (code, segments(bucket, "second")) == (0, there), told
     assert bytes(obstore.get(archive, segment).bytes()) == data
+
+    # What a receiver has not published is nowhere else.
+    with closing(ArrowJournal(backups.place.parent / "data" / "journal")) as journal:
+        journal.append([PhysicalMessage("sas", "sas_queue", body=b"body" * 9000)])
+        journal.seal()
+    (own,) = (backups.place.parent / "data" / "journal").glob("*.arrows")
+    written = own.read_bytes()
+    own.write_bytes(written.replace(b"body" * 9000, b"BODY" * 9000))
+    code, told = backups.run(settings, "fsck")
+    assert (code, "segment-damaged 1:" in told, f"{own}: " in told) == (1, True, True), told
 
 
 def segments(bucket: Bucket, division: str) -> set[str]:
