@@ -217,7 +217,8 @@ def backup(
 
     Files that are already in the backup are not copied again.
 
-    Exit status: 0 everything is in the backup, 1 damaged or missing data is not (see fsck).
+    Receivers that share a journal publish what they have before. Exit status: 0 everything is in the backup, 1 damaged
+    or missing data is not (see fsck), or the last messages of a receiver that does not answer.
     """
     from app.service.repair.backup import back_up  # noqa: PLC0415 - a second of imports
     from app.service.repair.repair_stores import opened  # noqa: PLC0415
@@ -262,7 +263,8 @@ def restore(
         require_folder(source)
         place = _store_of(source)
         if ls:
-            return _list_backups(source, place, as_json=as_json)
+            _list_backups(source, place, as_json=as_json)
+            return
         settings = read(path)
         if data is not None:
             settings = settings.model_copy(update={"data": data})
@@ -270,7 +272,13 @@ def restore(
             restored = restore_backup(settings, place, backup_id, progress)
         manifest = backup_manifests.BACKUPS + restored.id
         counts = f"{restored.files:,} files, {size(restored.bytes)}"
-        return out.print(f"{manifest}: {counts}; the journal continues with epoch {restored.epoch}", highlight=False)
+        out.print(f"{manifest}: {counts}; the journal continues with epoch {restored.epoch}", highlight=False)
+        for each in restored.receivers:
+            sentence = (
+                f"receiver {each.receiver} is expected back with its data folder, and nothing expires until then; if "
+                f"that is lost: attachment-gateway receivers forget {each.id}"
+            )
+            err.print(escape(sentence), style="yellow", highlight=False)
 
 
 def _list_backups(source: str, place: ContentStore, *, as_json: bool) -> None:

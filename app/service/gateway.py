@@ -11,7 +11,7 @@ Each process has all parts, and runs those of its roles (`settings.roles`):
 | `receive`, as one of several | `receiving time`, `seal`, `retire`, `replay`, `ask`, `receipt replies`, `leave` |
 | `serve` | `send NAME`, `claims NAME`; and REST, which `app.main` runs |
 | `keep` | `keeper`, `keeper watch` |
-| `keep`, with the lease | `record`, `settle`, `sweep`, `uploads`, `abandoned uploads`, `tables` |
+| `keep`, with the lease | `record`, `settle`, `sweep`, `uploads`, `abandoned uploads`, `tables`, `destinations` |
 | `keep`, with the lease | `scrub`, `receipts`, `receipts back`, `webhooks HOST` |
 | `keep`, with the lease, where several receive | `assemble`, `finish`, `heal`, `receivers` |
 | `serve`, `keep` | `archives`, where another process receives |

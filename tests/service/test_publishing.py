@@ -60,6 +60,48 @@ def test_several_segments_become_one_in_the_order_of_the_receivers(place: Receiv
     assert place.catalog.published() == last.pack()
 
 
+def test_what_is_asked_for_is_published_at_once_and_then_said(place: ReceiversTogether) -> None:
+    one = place.begin("one")
+    journal = one.context.journal
+
+    def owes() -> bool:
+        (known,) = place.catalog.receiving_journals()
+        return known.owes
+
+    def look() -> None:
+        one.publisher._looked_at = -LOOK_SECONDS
+        one.publisher.publish()
+
+    journal.append([PhysicalMessage(SOURCE, "sas_queue", body=b"not sealed")])
+    look()
+    assert place.archived() == []
+    one.archive["add"] = fails
+    place.catalog.ask_to_publish()
+    for _ in range(3):
+        look()
+        journal.append([PhysicalMessage(SOURCE, "sas_queue", body=b"later")])
+    assert (one.error, owes()) == ("the database is down", True)
+    assert len(journal.segments()) == 2, "only what there was when it was asked is sealed early"
+    one.archive.clear()
+    one.publisher.publish()
+    assert (place.archived(), owes()) == ([b"not sealed"], False)
+
+    # One that has stopped owes nothing, unless it could not publish all. It does again when it is back.
+    journal.seal()
+    one.publisher.leave()
+    place.catalog.ask_to_publish()
+    assert not owes()
+    one = place.begin("one")
+    assert owes()
+    one.publisher.publish()
+    assert not owes()
+    one.receive(b"last")
+    one.archive["add"] = fails
+    one.publisher.leave()
+    place.catalog.ask_to_publish()
+    assert owes()
+
+
 @pytest.mark.parametrize("ends", [True, False])
 @pytest.mark.parametrize("which", ["add", "record_published"])
 @pytest.mark.parametrize("fault", [fails, fails_after])
@@ -351,6 +393,17 @@ def test_what_a_killed_receiver_without_a_disk_has_left_is_published_by_another_
     assert [each.id for each in place.catalog.receiving_journals()] == [own.identity().id]
     other.leave()
     assert place.catalog.receiving_journals() == []
+
+
+def test_a_receiver_without_a_disk_says_that_it_has_published(place: ReceiversTogether) -> None:
+    publisher, journal = without_disk(place, "own")
+    for body in (b"1", b"2"):
+        journal.begin_append([PhysicalMessage("orders", "sas_queue", body=body)])()
+    place.catalog.ask_to_publish()
+    publisher._looked_at = -LOOK_SECONDS
+    publisher.publish()
+    assert place.archived() == [b"1", b"2"]
+    assert [each.owes for each in place.catalog.receiving_journals()] == [False]
 
 
 def test_who_was_paused_has_acknowledged_nothing_that_is_not_published(

@@ -4,11 +4,11 @@ A process claims a delivery before it sends it. Each claim has a number, and a r
 with which it was read. So a process that was paused, and whose claim has ended meanwhile, changes nothing.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Select, Update, and_, or_, select, update
+from sqlalchemy import Connection, Select, Update, and_, func, or_, select, update
 
 from adapters.sql_catalog.listing_pages import Listing, Search, among_places, between, equal, fetch_page
 from adapters.sql_catalog.parts.missing_parts import keys_of
@@ -60,6 +60,11 @@ class DeliveriesPart(CatalogPart):
         change = update(deliveries).where(deliveries.c.id == delivery_id, IS_OPEN).values(cancel_requested=True)
         if not self._execute(change, durable=True):
             raise KeyError(delivery_id)
+
+    def open_deliveries(self) -> Mapping[str, int]:
+        count = select(deliveries.c.destination, func.count()).where(IS_OPEN).group_by(deliveries.c.destination)
+        with self._database.read() as connection:
+            return {row[0]: row[1] for row in connection.execute(count)}
 
     def delivery(self, delivery_id: str) -> DeliveryRecord | None:
         return self._one(select(deliveries).where(deliveries.c.id == delivery_id), delivery_record)

@@ -57,11 +57,13 @@ class SharedJournalPart(CatalogPart):
                 "has_left": False,
                 "is_leaving": False,
                 "sessions": {**sessions} or None,
+                "answered": func.coalesce(_joined.c.answered, 0),
             }
             if not connection.execute(update(_joined).where(_joined.c.id == own.id).values(opened)).rowcount:
                 # A gateway that received alone has archived its own segments under their own numbers.
                 published = Position.unpack(archived.alone).segment if own.id == shared.id else 0
-                connection.execute(insert(_joined).values(id=own.id, published=published, **opened))
+                new = opened | {"answered": 0}
+                connection.execute(insert(_joined).values(id=own.id, published=published, asked=0, **new))
             _take_sessions(connection, own.id, sessions)
             _count(connection, own.id, sources)
         return shared
@@ -112,6 +114,13 @@ class SharedJournalPart(CatalogPart):
             connection.execute(update(progress).values(published=origin.end))
             is_new = _joined.c.id == origin.journal, _joined.c.published < origin.segment
             connection.execute(update(_joined).where(*is_new).values(published=origin.segment))
+
+    def ask_to_publish(self) -> None:
+        present = update(_joined).where(_joined.c.has_left.is_(False))
+        self._execute(present.values(asked=_joined.c.asked + 1), durable=True)
+
+    def answer(self, journal: str, request: int | None) -> None:
+        self._execute(update(_joined).where(_joined.c.id == journal).values(answered=request), durable=True)
 
     def ask_to_leave(self, journal: str) -> None:
         self._execute(update(_joined).where(_joined.c.id == journal, _IS_PRESENT).values(is_leaving=True), durable=True)

@@ -94,6 +94,19 @@ receiving_journals = Table(
     Column("has_left", Boolean, nullable=False, comment="it does not come back: nothing waits for it"),
     Column("is_leaving", Boolean, nullable=False, comment="a client has asked for it"),
     Column("sessions", JSON(none_as_null=True), comment="what brokers keep for it alone, by source"),
+    Column(
+        "asked",
+        BigInteger,
+        nullable=False,
+        server_default="0",
+        comment="how often it was asked to publish all that it has",
+    ),
+    Column(
+        "answered",
+        BigInteger,
+        server_default="0",
+        comment="the last of these requests after which it did; null: it has stopped, and nothing is left",
+    ),
     comment="the own journals of receivers that share one",
 )
 

@@ -1,6 +1,6 @@
 """Deliveries: outgoing messages on their way to destinations."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from app.model.attachment import DeliveryState
@@ -81,6 +81,9 @@ class DeliveryCatalog(Protocol):
         created_before: int | None = None,
     ) -> Page[DeliveryRecord]:
         """Return a page of deliveries, to one destination or to all (`within`: to these). Raises BadCursor."""
+
+    def open_deliveries(self) -> Mapping[str, int]:
+        """Return how many deliveries have not ended, by destination."""
 
     def delivery(self, delivery_id: str) -> DeliveryRecord | None:
         """Return a delivery, or None if it is unknown."""

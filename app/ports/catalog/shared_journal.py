@@ -20,8 +20,9 @@ class ReceivingJournal(NamedTuple):
     the process that opened it last, and `opened_at` when that was. `seen_at` is when it was at work last, as it
     records every two seconds. `in_archive` says that its segments are in the place of the archive, where others can
     publish them. A receiver that `has_left` is not waited for. One that `is_leaving` is to leave for good. `sessions`
-    are what brokers keep for it alone, by source. `silent` is the time since `seen_at`, by the clock of the database.
-    Times are µs.
+    are what brokers keep for it alone, by source. It was `asked` so often to publish all that it has, and has
+    `answered` these requests up to a number; None if it has stopped and nothing is left. `silent` is the time since
+    `seen_at`, by the clock of the database. Times are µs.
     """
 
     id: str
@@ -33,12 +34,19 @@ class ReceivingJournal(NamedTuple):
     has_left: bool
     is_leaving: bool
     sessions: Mapping[str, str]
+    asked: int
+    answered: int | None
     silent: int
 
     @property
     def is_away(self) -> bool:
         """Tell whether the receiver has not been seen for a minute."""
         return self.silent > AWAY_SECONDS * 1e6
+
+    @property
+    def owes(self) -> bool:
+        """Tell whether it was asked to publish all that it has, and has not said since that it did."""
+        return not self.has_left and self.answered is not None and self.answered < self.asked
 
     @property
     def state(self) -> ReceiverState:
@@ -106,6 +114,13 @@ class SharedJournalCatalog(Protocol):
     def record_published(self, origin: Publication) -> None:
         """Record the next segment of the shared journal, and that it has the messages of its origin. Nothing changes
         if it has been recorded already."""
+
+    def ask_to_publish(self) -> None:
+        """Record that all receivers are to publish what they have now, at once."""
+
+    def answer(self, journal: str, request: int | None) -> None:
+        """Record that a receiver has published all that it had when it was asked for the time `request`; None: all that
+        it has, as it stops."""
 
     def ask_to_leave(self, journal: str) -> None:
         """Record that a receiver is to leave for good."""

@@ -31,11 +31,7 @@ def claim(context: ReceiverContext) -> None:
     if context.settings.standby is None:  # otherwise a lease decides: a gateway that is paused may hold the lock
         catalog.lock()
     require_one_archive(catalog, masked(context.settings.catalog_url))
-    if joined := catalog.receiving_journals():
-        raise GatewayError(
-            f"{len(joined)} receivers share the journal of the catalog {masked(context.settings.catalog_url)}: set "
-            "journal.shared, so that this process is one of them"
-        )
+    require_no_receivers(catalog, masked(context.settings.catalog_url), "so that this process is one of them")
     bound, identity = catalog.journal_identity(), journal.identity()
     place, folder = masked(context.settings.catalog_url), context.settings.journal_folder
     if bound is not None and bound.id != identity.id:
@@ -56,6 +52,13 @@ def require_one_archive(catalog: Catalog, place: str) -> None:
             f"the catalog {place} has the results of several archives ({archives}). `pipeline batch` continues them, "
             "and a process that only serves (--role serve) shows them: give this gateway a catalog of its own"
         )
+
+
+def require_no_receivers(catalog: Catalog, place: str, why: str) -> None:
+    """Raise GatewayError if receivers have joined the catalog in a place; `why` says why to set journal.shared."""
+    if joined := catalog.receiving_journals():
+        shared = f"{len(joined)} receivers share the journal of the catalog {place}"
+        raise GatewayError(f"{shared}: set journal.shared, {why}")
 
 
 def require_journal(context: ArchiveContext) -> None:

@@ -16,6 +16,8 @@ Whoever finds a number taken reads in that segment whose messages it has, and re
 killed or paused between 2 and 3. Since no number is used before all lower ones are recorded, no segment is published
 twice, and none is skipped.
 
+A receiver that is asked for it publishes all that it has at once, and says so when it is done: a backup waits for that.
+
 A receiver without a disk (`journal.ack = "archive"`) has its own segments in the place of the archive. When it is away,
 another one publishes them, and fences it: it cannot add any more.
 """
@@ -71,6 +73,13 @@ class _Own(NamedTuple):
         return waiting
 
 
+class _Debt(NamedTuple):
+    """What a receiver is asked to publish: its segments up to one. `request` counts how often it was asked."""
+
+    request: int
+    segment: int
+
+
 class Publisher:
     """Publishes the sealed segments of `context.journal` in the archive, which is the journal of all receivers.
 
@@ -92,6 +101,7 @@ class Publisher:
         self._ends: deque[Publication] = deque()
         """What this process has published, as long as `place` may be asked for it."""
         self._looked_at = self._seen_at = -LOOK_SECONDS
+        self._debt: _Debt | None = None
         self.has_left = False
         self._fault = Recurring(log, "publishing", consequence="sealed segments stay in the receiver's own journal")
         context.metrics.archive_waiting_segments.set_function(lambda: len(self._own.waiting()))
@@ -100,31 +110,36 @@ class Publisher:
         """Publish all sealed segments, and what receivers that are away have left, if it is this receiver's turn."""
         try:
             away = self._away() if not self.has_left and monotonic() - self._looked_at >= LOOK_SECONDS else []
-            if not away and not self._own.waiting():
-                return
-            lease = self._catalog.take_lease(TURN, self._context.instance, TURN_SECONDS)
-            if lease is None:
-                return
-            try:
-                self._own = self._publish(self._own)
-                for journal in away:
-                    self._take_over(journal)
-            finally:
-                self._catalog.release_lease(lease)
+            self._seal_debt()
+            if away or self._own.waiting():
+                lease = self._catalog.take_lease(TURN, self._context.instance, TURN_SECONDS)
+                if lease is None:
+                    return
+                try:
+                    self._own = self._publish(self._own)
+                    for journal in away:
+                        self._take_over(journal)
+                finally:
+                    self._catalog.release_lease(lease)
+            if (debt := self._debt) is not None and self._own.published >= debt.segment:
+                self._catalog.answer(self._own.id, debt.request)
+                self._debt = None
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
         else:
             self._fault.worked()
 
     def leave(self, *, for_good: bool = False) -> None:
-        """Publish all that is sealed. A receiver without a disk then leaves: its next process has another journal, and
-        the same sessions. One that leaves for good has ended them."""
+        """Publish all that is sealed; nothing comes after it. A receiver without a disk then leaves: its next process
+        has another journal, and the same sessions. One that leaves for good has ended them."""
         self.publish()
         known = self._catalog.receiving_journal(self._own.id)
         if self.has_left or known is None or self._own.waiting():
             return
         if known.in_archive or for_good:
             self._catalog.leave(self._own.id, keeps_sessions=not for_good)
+        else:
+            self._catalog.answer(self._own.id, None)
         if for_good:
             self.has_left = True
             log.info("receiver_left", journal=self._own.id, receiver=self._context.instance)
@@ -230,10 +245,21 @@ class Publisher:
         if own is not None and own.has_left:
             log.warning("receiver_rejoined", journal=own.id, reason="it had been made to leave")
             self._join()
+        if own is not None and own.owes and (self._debt is None or self._debt.request < own.asked):
+            end = self._context.journal.end()  # all that was acknowledged when it was asked
+            self._debt = _Debt(own.asked, 0 if end is None else end.segment)
         self._show()
         self._looked_at = monotonic()
         left = (each for each in self._catalog.receiving_journals() if each.in_archive and each.id != self._own.id)
         return [each.id for each in left if not each.has_left and each.silent > TAKEN_OVER_SECONDS * 1e6]
+
+    def _seal_debt(self) -> None:
+        """End the segment that is being written if it is to be published at once. It is done once, however long the
+        archive cannot be reached."""
+        if (debt := self._debt) is None:
+            return
+        if any(each.sealed_at is None and each.number <= debt.segment for each in self._context.journal.segments()):
+            self._context.journal.seal()
 
     def _show(self) -> None:
         """Show that this receiver is at work: it is not replaced while it publishes for long what others have left."""

@@ -5,6 +5,9 @@ store. So the copies are made in this order: sealed segments; the catalog as it 
 sealed since, and the durable part of the one being written; the content that the catalog names. A segment that the
 catalog needs may be retired before it is copied, when its attachments are settled. Then the catalog is copied again.
 
+What receivers that share a journal have acknowledged is at first on the disk of each. So they are asked to publish it,
+and the backup waits until they have. It names those that do not.
+
 Bytes are kept by their digest: a segment, an object or a file of a table that is in the backups is not copied again.
 The manifest is written last; without it there is no backup.
 """
@@ -18,6 +21,7 @@ from hashlib import sha256
 from os import fstat
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic, sleep
 from typing import BinaryIO
 
 from app import plugins
@@ -26,6 +30,7 @@ from app.model.errors import DamagedError, GatewayError
 from app.model.message import segment_name
 from app.model.times import to_time
 from app.ports import Catalog, ContentStore
+from app.ports.catalog.shared_journal import AWAY_SECONDS, ReceivingJournal
 from app.service.access import audit
 from app.service.repair import backup_manifests
 from app.service.repair.backup_manifests import BackupFile, BackupHeader, data_name
@@ -39,6 +44,8 @@ _OPEN_DELIVERIES = (DeliveryState.QUEUED, DeliveryState.SENDING)
 _ATTEMPTS = 5
 _AT_ONCE = 500
 PIECE = 1 << 20
+ASK_SECONDS = 0.25
+"""The pause between two looks whether receivers have published what they had."""
 
 Read = Callable[[], Iterable[bytes | memoryview]]
 
@@ -100,6 +107,8 @@ class _Backup:
                 f"a backup of this journal was restored elsewhere with epoch {epoch}, and this gateway has epoch "
                 f"{identity.epoch}: stop it, or back it up to a place of its own"
             )
+        if self._estate.catalog is not None and self._estate.settings.journal.shared:
+            self._published(self._estate.catalog)
         self._sealed()
         with TemporaryDirectory(prefix="backup-") as folder:
             snapshot = self._consistent(Path(folder))
@@ -137,6 +146,22 @@ class _Backup:
         return snapshot
 
     # --- the journal ----------------------------------------------------------------------------------------------
+
+    def _published(self, catalog: Catalog) -> None:
+        """Have receivers publish all that they have acknowledged, and wait as long as one that has not been away
+        publishes something: a minute since the last time."""
+        catalog.ask_to_publish()
+        self._progress.begin("receivers", None)
+        before: dict[str, int] = {}
+        longest = 0.0
+        while owing := [each for each in catalog.receiving_journals() if each.owes]:
+            now, published = monotonic(), {each.id: each.published for each in owing}
+            if published != before:
+                before, longest = published, now + AWAY_SECONDS
+            if now > longest or all(each.is_away for each in owing):
+                break
+            sleep(ASK_SECONDS)
+        self._report.problems.extend(map(_lacking, owing))
 
     def _sealed(self) -> bool:
         """Copy sealed segments that are not in this backup yet, or were copied while they were written.
@@ -275,6 +300,18 @@ class _Backup:
         else:
             self._progress.advance(known.size)
         self._files[path] = file
+
+
+def _lacking(receiver: ReceivingJournal) -> str:
+    """Return why a backup may lack messages of a receiver, for people."""
+    if receiver.is_away:
+        why, advice = f"has not been seen since {to_time(receiver.seen_at):%F %T} UTC", "start it again"
+    else:
+        why, advice = "has not published all that it had", "its check `publishing` says why"
+    return (
+        f"receiver {receiver.receiver} (journal {receiver.id}) {why}: what it has acknowledged and not published is "
+        f"not in the backup; {advice}, and make another one"
+    )
 
 
 def _file(path: Path) -> Iterator[bytes]:

@@ -7,6 +7,7 @@ data may change meanwhile.
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from app import plugins
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.errors import CatalogDamaged, GatewayError
 from app.model.message import Position
@@ -73,6 +74,14 @@ def _segments(estate: GatewayStores, progress: ProgressListener) -> Iterator[Fin
         progress.advance(segment.size)
         if damage is not None:
             yield Finding("segment-damaged", str(segment.number), f"segment {segment.number}", damage)
+    folder = estate.settings.journal_folder
+    if not estate.settings.journal.shared or not folder.is_dir():
+        return
+    own = plugins.archive()(folder)  # what this receiver has not published
+    for segment in own.segments():
+        if (damage := damage_of(own, segment.number)) is not None:
+            where = own.path(segment.number)
+            yield Finding("segment-damaged", where, where, f"{damage}; it is not published yet")
 
 
 def _binding(estate: GatewayStores, catalog: Catalog) -> Iterator[Finding]:

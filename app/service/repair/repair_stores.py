@@ -14,7 +14,7 @@ from app.model.message import Position
 from app.ports import Catalog, CatalogDatabase, Clock, ContentStore, Journal, JournalArchive, TableStore
 from app.service.content.archived import archive_of
 from app.service.context import ReceiverContext
-from app.service.receiving.catalog_claim import assembled, require_one_archive
+from app.service.receiving.catalog_claim import assembled, require_no_receivers, require_one_archive
 from app.service.repair.record_files import last_recorded_event
 from app.settings import Settings
 
@@ -108,6 +108,10 @@ def opened(settings: Settings, *, write: bool) -> Iterator[GatewayStores]:
         catalog, why = opened_catalog()
         if catalog is not None and write:
             require_one_archive(catalog, database.place)
+        if not settings.journal.shared:
+            if catalog is not None:
+                require_no_receivers(catalog, database.place, "as the archive is this journal")
+            _require_folder(settings, catalog)
         if write:
             writer = plugins.journal()(settings.journal_folder, clock=clock, durable=durable)
             closing.callback(writer.close)
@@ -125,6 +129,18 @@ def opened(settings: Settings, *, write: bool) -> Iterator[GatewayStores]:
             store=store or _content_store(settings),
             tables=lambda: tables(settings),
             clock=clock,
+        )
+
+
+def _require_folder(settings: Settings, catalog: Catalog | None) -> None:
+    """Raise GatewayError if the journal of a catalog that processes share is not in this data folder: it is in that of
+    the process that receives, and this one must not take it for lost."""
+    if catalog is not None and catalog.combined() is not None:
+        return
+    if settings.is_catalog_shared and not settings.journal_folder.is_dir():
+        raise GatewayError(
+            f"there is no folder {settings.journal_folder}, and the journal is in the data folder of the process that "
+            "receives: use the settings of that one. If its journal is lost, make the folder"
         )
 
 

@@ -26,6 +26,7 @@ from app.service.retention.receiving_time import CountedTime
 from app.service.retention.removal import Sweeper
 from app.service.roles.election import Election
 from app.service.sending.delivery_creation import AbandonedUploads
+from app.service.sending.unknown_destinations import UnknownDestinations
 from app.service.tables.table_upkeep import TableUpkeep
 from app.service.threads import Worker, periodic
 from app.service.uploads import Uploads
@@ -40,6 +41,8 @@ ABANDONED_SECONDS = 3600.0
 RECEIPT_SECONDS = 1.0
 LOOK_SECONDS: Final = 5.0
 """The pause between two looks for receivers that are away."""
+DESTINATIONS_SECONDS = 10.0
+"""The pause between two looks for deliveries to destinations that the settings do not name."""
 UPKEEP_SECONDS = 60.0
 """The pause between two looks whether upkeep of tables is due."""
 
@@ -117,6 +120,7 @@ class KeepingTerm:
         self._settler = Settler(context, parts.damages, stop)
         self.webhooks = Webhooks(context, stop, parts.dead_letters)
         self._upkeep = TableUpkeep(context, parts.tables, stop)
+        self._destinations = UnknownDestinations(context)
         every = periodic(stop)
         self._assembly: Following | None = None
         between, assembling = parts.between, []
@@ -137,6 +141,7 @@ class KeepingTerm:
             every(SWEEP_SECONDS, "uploads", Uploads(context).expire),
             every(ABANDONED_SECONDS, "abandoned uploads", AbandonedUploads(context).step),
             every(UPKEEP_SECONDS, "tables", self._upkeep.step),
+            every(DESTINATIONS_SECONDS, "destinations", self._destinations.step),
             *self.webhooks.workers.values(),
             *assembling,
         ]
@@ -185,6 +190,7 @@ class KeepingTerm:
             "scrub": self._scrubber.check(),
             "settling": self._settler.check(),
             "tables": self._upkeep.check(),
+            "deliveries": self._destinations.check(),
             **({} if self._assembly is None else {"assembly": self._assembly.check()}),
             **({} if self._receipts is None else {"receipts": self._receipts.check()}),
             **({} if self._away is None else {"receivers": self._away.check()}),

@@ -34,10 +34,12 @@ class Deliveries:
         ]
         for record in kept:
             catalog.add_delivery(record, [HAPPENED])
+        assert catalog.open_deliveries() == {"pier": 5, "dock": 4}
         assert len(catalog.events_after(0, 99)) == 9
         kept[3] = replace(kept[3], state=DeliveryState.SENT, messages_sent=4, messages_total=4, attempts=1, reason="r")
         kept[3] = replace(kept[3], first_claim=7)
         catalog.update_delivery(kept[3], [HAPPENED])
+        assert catalog.open_deliveries() == {"pier": 5, "dock": 3}
         assert len(catalog.events_after(0, 99)) == 10
         assert catalog.delivery("d3") == kept[3]
         newest_first = sorted(kept, key=lambda record: (record.created_at, record.id), reverse=True)

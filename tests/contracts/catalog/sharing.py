@@ -149,6 +149,25 @@ class Sharing:
         assert [*published(catalog)] == [SECOND.id]
         assert not catalog.leave(FIRST.id)
 
+    def test_receivers_are_asked_to_publish(self, catalog: Catalog) -> None:
+        joined(catalog, FIRST, SECOND)
+        catalog.ask_to_publish()
+        catalog.ask_to_publish()
+        catalog.answer(FIRST.id, 1)
+        assert [(each.asked, each.answered, each.owes) for each in catalog.receiving_journals()] == [
+            (2, 1, True),
+            (2, 0, True),
+        ]
+        catalog.answer(FIRST.id, 2)
+        catalog.answer(SECOND.id, None)
+        assert not any(each.owes for each in catalog.receiving_journals())
+        catalog.ask_to_publish()
+        assert [each.owes for each in catalog.receiving_journals()] == [True, False], "the second one has stopped"
+        joined(catalog, FIRST, SECOND)
+        assert [each.owes for each in catalog.receiving_journals()] == [True, True]
+        catalog.leave(FIRST.id)
+        assert [each.owes for each in catalog.receiving_journals()] == [True]
+
     def test_a_receiver_is_asked_to_leave(self, catalog: Catalog) -> None:
         joined(catalog, FIRST, SECOND)
         assert not catalog.leave(FIRST.id, if_asked=True)

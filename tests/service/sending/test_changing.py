@@ -1,6 +1,7 @@
 """Deliveries that clients cancel or have sent again, before, while and after they are sent."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from time import monotonic
@@ -14,10 +15,12 @@ from app.model.errors import CatalogError
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord
 from app.ports import DeliveryProgress, SendFailed
+from app.ports import Sending as Claiming
 from app.service.context import ServiceContext
 from app.service.sending import outbox
 from app.service.sending.delivery_creation import Deliveries
 from app.service.sending.sending_errors import DeliveryOver
+from app.service.sending.unknown_destinations import UnknownDestinations
 from app.testing.gateway_stages import ManualClock, service_context
 from tests.service.sending.test_deliveries import DESTINATIONS, FILE, Sending
 
@@ -315,3 +318,49 @@ def first_messages(world: World) -> list[PhysicalMessage]:
     how = world.now().cut
     assert how is not None
     return list(islice(world.deliveries._frame(how, world.now()), 4))
+
+
+def test_deliveries_to_a_destination_that_was_removed_say_so_and_go_on_when_it_is_back(world: World) -> None:
+    """One was to be tried again because of the broker; another one was under way when the process was killed."""
+    senders = {name: Interrupted(name) for name in DESTINATIONS} | {"partner": world.sender}
+    world.deliveries = Deliveries(world.context, senders, world._check_room)
+    world.submitted()
+    world.deliveries.submit(world.submission("d2", (FILE, "a.bin", bytes(9)), destination="groups"))
+    world.sender.meanwhile = lambda: (_ for _ in ()).throw(SendFailed("nobody is subscribed"))
+    world.step()
+    assert world.now().reason == "nobody is subscribed"
+    world.clock.advance(60)
+    claim = Claiming("groups", "killed")
+    catalog = world.context.catalog
+    assert catalog.claim_delivery(claim, 9, lambda each: (replace(each, state=DeliveryState.SENDING), []), 1 << 60)
+
+    kept = world.context.settings
+    removed = kept.model_copy(update={"destinations": {"mainframe": kept.destinations["mainframe"]}})
+    keeper = UnknownDestinations(replace(world.context, settings=removed))
+    with capture_logs() as logs:
+        for _ in range(3):
+            keeper.step()
+            world.clock.advance(1)
+    told = sorted((each["event"], each["destination"]) for each in logs)
+    assert told == [("destination_missed", "groups"), ("destination_missed", "partner")]
+    assert keeper.check() == {"ok": False, "unknown": {"groups": 1, "partner": 1}, "error": None}
+    for each, name in (("d1", "partner"), ("d2", "groups")):
+        found = catalog.delivery(each)
+        assert found is not None
+        assert (found.state, found.attempts) == (DeliveryState.QUEUED, 1 - (each == "d2"))
+        assert f"the settings have no destination {name}: add it again" in str(found.reason)
+    assert world.told() == ["queued", "queued", "sending", "queued", "queued", "queued"], "each says so once"
+
+    world.sender.meanwhile = lambda: None
+    world.step()
+    assert world.now().state is DeliveryState.SENT
+    keeper.step()
+    assert keeper.check()["unknown"] == {"groups": 1}
+    catalog.request_cancel("d2")
+    world.clock.advance(3600)
+    keeper.step()
+    found = catalog.delivery("d2")
+    assert found is not None
+    assert found.state is DeliveryState.CANCELLED
+    keeper.step()
+    assert keeper.check()["ok"]
