@@ -1,15 +1,16 @@
 """The logs of events: the identifiers of events, and the selection of events for streams and webhooks.
 
-A catalog begins a log each time a gateway opens it; the numbers of its events continue. A gateway that was restored
-from an older copy, or has lost its newest events in a power failure, gives the numbers of the lost events to others. A
-rebuilt catalog begins again with 1. So an identifier has the number and the log. If the log ended before this number,
-the event no longer exists, and no other event is taken for it.
+A catalog begins a log each time a gateway opens it or its database was started; the numbers of its events continue. A
+catalog that was restored from an older copy, or has lost its newest events in a power failure, gives the numbers of the
+lost events to others. A rebuilt one begins again with 1. So an identifier has the number and the log. If the log ended
+before this number, the event no longer exists, and no other event is taken for it.
 """
 
 import re
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from app.model.records import EventRecord
@@ -43,6 +44,14 @@ class EventLogs(NamedTuple):
             raise ValueError(f"{identifier!r} is not the `id` of an event, such as 17-3f9a2b01, nor 0")
         number = int(match[1])
         return number if self._log(number) == match[2] else None
+
+    def last_alike(self, other: "EventLogs") -> int | None:
+        """Return the number of the last event that is the same in the logs of another time; None if all are."""
+        pairs = [*zip(self.begin_after, self.names, strict=True)], [*zip(other.begin_after, other.names, strict=True)]
+        for one, another in zip_longest(*pairs):
+            if one != another:
+                return min(begins_after for begins_after, _ in filter(None, (one, another)))
+        return None
 
     def _log(self, number: int) -> str | None:
         at = bisect_left(self.begin_after, number) - 1

@@ -35,8 +35,8 @@ class AssemblyCatalog(Protocol):
     def checkpoint(self, checkpoint: Checkpoint) -> set[str]:
         """Write a whole checkpoint or nothing.
 
-        Raises CatalogChanged if more attachments were begun anew than its `restarts`, or if a row that was
-        `saved_before` was deleted meanwhile. Returns the identifiers of those `finished` and `refused` attachments that
+        Raises CatalogChanged if more attachments were begun anew than its `restarts`, if another log of events than its
+        `log` has begun, or if a row that was `saved_before` was deleted meanwhile. Returns the identifiers of those `finished` and `refused` attachments that
         were no longer complete (deleted meanwhile). Events about them are not logged, nor events about the expiry of an
         attachment that was no longer being received.
 

@@ -178,7 +178,7 @@ class Election(Generic[T]):
             return
         self._fault.worked()
         if not is_held:
-            self._lose(term, "another process has taken it")
+            self._lose(term, "another process has taken it, or the database was started or put back")
             return
         with self._lock:
             self._renewed, self._noted = asked, noted

@@ -87,7 +87,7 @@ async def stream_events(
         raise Problem("invalid", str(error), errors=[{"parameter": "type", "detail": str(error)}]) from None
     feed: Feed = request.app.state.feed
     newest = await run_in_threadpool(gateway.catalog.last_event)
-    logs = await run_in_threadpool(feed.logs.covering, newest)
+    logs = await run_in_threadpool(gateway.events.look)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
     principal = caller.principal
     authenticator: Authenticator = request.app.state.authenticator
