@@ -44,8 +44,8 @@ from sqlalchemy.pool import NullPool
 
 from adapters.connections import LogIn
 from adapters.sql_catalog.database_errors import explained
-from adapters.sql_catalog.log_beginnings import begin_log_if_due
 from adapters.sql_catalog.locks import AdvisoryLock, FileLock, GatewayLock
+from adapters.sql_catalog.log_beginnings import begin_log_if_due
 from adapters.sql_catalog.schema.bounded_types import UNREADABLE, damaged
 from adapters.sql_catalog.schema.migrations import upgrade
 from adapters.sql_catalog.writer_turn import LONGEST_WAIT, take_turn
@@ -187,7 +187,7 @@ class Database:
             Path(address.database or "").parent.mkdir(parents=True, exist_ok=True)
         self.place = str(address.database) if self.dialect == "sqlite" else masked(url)
         self.begins_logs = False
-        """Whether writes look if a log of events has to begin: not before the schema is there, nor if it may be older."""
+        """Whether writes look if a log of events has to begin: once the schema is there, and is this version's."""
         self.admit: Callable[[Connection], None] = lambda _connection: None
         """A function that runs at the start of every write. It raises CatalogTaken when this process may no longer
         write."""

@@ -29,8 +29,8 @@ _LIFE: Final = """concat_ws(' ',
     extract(epoch FROM pg_postmaster_start_time()), extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()),
     (SELECT oid FROM pg_database WHERE datname = current_database()), pg_relation_filenode('events'))"""
 _ASKED: Final = {
-    "sqlite": f"SELECT NULL, ({NEWEST_NAME})",  # noqa: S608 - constants
-    "postgresql": f"SELECT {_LIFE}, ({NEWEST_NAME})",  # noqa: S608 - constants
+    "sqlite": f"SELECT NULL, ({NEWEST_NAME})",
+    "postgresql": f"SELECT {_LIFE}, ({NEWEST_NAME})",
 }
 _DIGITS: Final = 8
 """The digits of the digest, which are followed by as many at random."""

@@ -10,7 +10,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from app.model.records import EventRecord
@@ -47,11 +46,13 @@ class EventLogs(NamedTuple):
 
     def last_alike(self, other: "EventLogs") -> int | None:
         """Return the number of the last event that is the same in the logs of another time; None if all are."""
-        pairs = [*zip(self.begin_after, self.names, strict=True)], [*zip(other.begin_after, other.names, strict=True)]
-        for one, another in zip_longest(*pairs):
+        alike = 0
+        for one, another in zip(zip(*self, strict=True), zip(*other, strict=True), strict=False):
             if one != another:
-                return min(begins_after for begins_after, _ in filter(None, (one, another)))
-        return None
+                break
+            alike += 1
+        differ = [*self.begin_after[alike:][:1], *other.begin_after[alike:][:1]]
+        return min(differ, default=None)
 
     def _log(self, number: int) -> str | None:
         at = bisect_left(self.begin_after, number) - 1

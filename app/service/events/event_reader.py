@@ -65,9 +65,7 @@ class EventReader:
         self._seen = self.logs.read()
         self.on_begun: Callable[[], object] = lambda: None
 
-    def follow(
-        self, take: Taker, after: int | None = None, lost: Callable[[], object] = lambda: None
-    ) -> EventFollower:
+    def follow(self, take: Taker, after: int | None = None, lost: Callable[[], object] = lambda: None) -> EventFollower:
         """Have `take` called with the events after a number, by default with those that are logged from now on."""
         with self._reading:  # `after` is of the logs that were seen
             self._look()
