@@ -97,11 +97,11 @@ def test_another_log_begins_after_each_start_and_each_crash_and_has_no_lost_numb
 ) -> None:
     catalog.bind(IDENTITY)
     catalog.checkpoint(happened(2))
-    before, newest = catalog.event_logs(), catalog.newest_log()
+    catalog.flush()
+    before, newest, began = catalog.event_logs(), catalog.newest_log(), started(cluster)
     if how == "start":
         cluster.stop()
         cluster.start()
-    began = started(cluster)
     if how == "session killed":  # the server is not started anew, and may lose what was not on disk yet
         session = psycopg.connect(host=str(cluster.folder), user="postgres")
         os.kill(session.info.backend_pid, signal.SIGKILL)
