@@ -120,6 +120,7 @@ class Feed:
     async def stream(
         self,
         after: int,
+        losses: int = 0,
         which: EventFilter = ALL,
         is_visible: Callable[[EventRecord], bool] = lambda _: True,
         is_current: Callable[[], bool] = lambda: True,
@@ -127,14 +128,15 @@ class Feed:
         """Yield the selected events after a number for one client, and heartbeat comments, until the gateway drains, or
         events are lost: what the client has seen is then decided when it comes again.
 
-        `is_visible` tells whether the client may see an event. `is_current` tells whether it is still to be served, and
-        is called in a thread: every HEARTBEAT_SECONDS, whatever else is sent. A heartbeat follows. It also tells the
-        number that the client has reached, if events were left out since the last one.
+        `losses` are those that there were when the number was looked up. `is_visible` tells whether the client may see
+        an event. `is_current` tells whether it is still to be served, and is called in a thread: every
+        HEARTBEAT_SECONDS, whatever else is sent. A heartbeat follows. It also tells the number that the client has
+        reached, if events were left out since the last one.
         """
         # The number comes first: a client that is cut off before any event resumes here.
         yield b": attachment gateway\nid: %b\n\n" % self._identifier(after)
         due = monotonic() + HEARTBEAT_SECONDS
-        announced, losses = after, self.losses
+        announced = after
         while not self._ended and self.losses == losses:
             if monotonic() >= due:
                 due = monotonic() + HEARTBEAT_SECONDS
