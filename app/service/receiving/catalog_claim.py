@@ -38,10 +38,16 @@ def claim(context: ReceiverContext) -> None:
 
 def claim_again(context: ReceiverContext) -> None:
     """Make sure that the two still belong together, as the catalog's database was started or put back while this
-    process runs. Raises GatewayError as `claim` does."""
+    process runs. Raises GatewayError as `claim` does.
+
+    A later epoch is of a gateway that has taken over: this process may write nothing more, and learns it elsewhere.
+    """
+    bound, identity = context.catalog.journal_identity(), context.journal.identity()
+    if bound is not None and bound.id == identity.id and bound.epoch > identity.epoch:
+        return
     _require_pair(context)
-    if context.catalog.journal_identity() != context.journal.identity():  # an older copy has an earlier epoch
-        context.catalog.bind(context.journal.identity())
+    if bound != identity:  # an older copy has an earlier epoch
+        context.catalog.bind(identity)
 
 
 def _require_pair(context: ReceiverContext) -> None:
