@@ -18,7 +18,7 @@ A file of SQLite is of one process, which begins a log when it opens it.
 
 from hashlib import sha256
 from secrets import token_hex
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, delete, func, insert, select
 
@@ -49,16 +49,8 @@ class NewestLog(NamedTuple):
 
 
 def newest_log(connection: Connection) -> NewestLog:
-    """Return the newest log of a connection's database.
-
-    This runs with every write, so it uses the driver: SQLAlchemy would take longer than the database.
-    """
-    cursor: Any = connection.connection.cursor()
-    try:
-        cursor.execute(_ASKED[connection.dialect.name])
-        life, name = cursor.fetchone()
-    finally:
-        cursor.close()
+    """Return the newest log of a connection's database. This runs with every write."""
+    life, name = connection.exec_driver_sql(_ASKED[connection.dialect.name]).one()
     return NewestLog(name or "", "" if life is None else sha256(life.encode()).hexdigest()[:_DIGITS])
 
 
