@@ -113,7 +113,7 @@ class Publisher:
         try:
             if self._may_lack and not self.has_left:
                 self._shared = self._join()
-                self._may_lack = False
+                self._may_lack, self._debt = False, None
             away = self._away() if not self.has_left and monotonic() - self._looked_at >= LOOK_SECONDS else []
             self._seal_debt()
             if away or self._own.waiting():
