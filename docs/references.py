@@ -210,11 +210,18 @@ has reached, as an `id` without data. So it resumes there, and not at the last e
 
 [Webhooks](webhooks.md) send the same events to other programs.
 
-Each start of the gateway begins a log; the numbers go on, and so do clients. Where the numbers of events that a client
-has seen were given to others, the answer is 410 [`events-gone`](problems.md), and nothing is skipped or repeated in
-silence: the catalog was rebuilt, it was restored from an older copy, or its last events were lost in a power failure.
-The client then reads anew what it needs to know, such as the list of attachments, and begins without an `id`. A client
-that is no further than the restored copy just goes on.
+Each start of the gateway that receives begins a log, and so does the first write after each start of PostgreSQL; the
+numbers go on, and so do clients. Where the numbers of events that a client has seen were given to others, the answer is
+410 [`events-gone`](problems.md), and nothing is skipped or repeated in silence: the catalog was rebuilt, it was
+restored from an older copy, or its last events were lost in a power failure. Streams that are open then end, and their
+clients get this answer when they come again. The client then reads anew what it needs to know, such as the list of
+attachments, and begins without an `id`. A client that is no further than the restored copy just goes on.
+
+An older copy is recognised by what it does not bring with it: PostgreSQL was started or has recovered from a crash, or
+the database or its table of events is another one in the server. Two ways to go back show none of this, and are not
+recognised: rows that are deleted and written again in tables of a running server, and a virtual machine with PostgreSQL
+that is set back together with its memory. Stop all processes of the gateway before that, and start a process that
+receives alone after it, or start PostgreSQL once more before the gateway writes.
 
 """
 

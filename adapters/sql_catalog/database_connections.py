@@ -20,7 +20,8 @@ Both write to one log, in order: a durable write takes all quick writes before i
 loses neither kind.
 
 A gateway that has bound its journal to the catalog checks with every write that no other gateway has bound it since
-(`admit`). So a gateway that was cut off from the database and replaced changes nothing when it comes back.
+(`admit`). So a gateway that was cut off from the database and replaced changes nothing when it comes back. And each
+write to PostgreSQL looks whether the database may have forgotten something since the last one (`log_beginnings`).
 
 A single statement that depends on no other row may do without a turn (`statement`): leases are renewed so, in time also
 while somebody writes for long.
@@ -44,6 +45,7 @@ from sqlalchemy.pool import NullPool
 from adapters.connections import LogIn
 from adapters.sql_catalog.database_errors import explained
 from adapters.sql_catalog.locks import AdvisoryLock, FileLock, GatewayLock
+from adapters.sql_catalog.log_beginnings import begin_log_if_due
 from adapters.sql_catalog.schema.bounded_types import UNREADABLE, damaged
 from adapters.sql_catalog.schema.migrations import upgrade
 from adapters.sql_catalog.writer_turn import LONGEST_WAIT, take_turn
@@ -184,6 +186,8 @@ class Database:
         if self.dialect == "sqlite":
             Path(address.database or "").parent.mkdir(parents=True, exist_ok=True)
         self.place = str(address.database) if self.dialect == "sqlite" else masked(url)
+        self.begins_logs = False
+        """Whether writes look if a log of events has to begin: once the schema is there, and is this version's."""
         self.admit: Callable[[Connection], None] = lambda _connection: None
         """A function that runs at the start of every write. It raises CatalogTaken when this process may no longer
         write."""
@@ -210,6 +214,7 @@ class Database:
         """Migrate the schema to the newest version; with `only_new`, only if there is none yet."""
         with self.write(durable=True) as connection:
             upgrade(connection, self.place, only_new=only_new)
+        self.begins_logs = not only_new and self.dialect == "postgresql"
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -231,6 +236,8 @@ class Database:
             _attached(connection, attached),
             connection.begin(),
         ):
+            if self.begins_logs:
+                begin_log_if_due(connection)
             self.admit(connection)
             yield connection
 
@@ -267,6 +274,12 @@ class Database:
             require(connection)
 
         view.admit = admit
+        return view
+
+    def admitting_all(self) -> "Database":
+        """Return this database, with the same connections, for a write that needs no admission."""
+        view = copy(self)
+        view.admit = lambda _connection: None
         return view
 
     def insert(self, table: Table) -> Insert:

@@ -90,7 +90,8 @@ class LeaseLost(CatalogError):
 
 
 class CatalogChanged(CatalogError):
-    """Another process has changed attachments that this one holds in memory. Nothing was written."""
+    """Another process has changed attachments that this one holds in memory, or the database was started or put back.
+    Nothing was written."""
 
 
 class CatalogTaken(CatalogError):

@@ -1,9 +1,9 @@
 """The logs of events: the identifiers of events, and the selection of events for streams and webhooks.
 
-A catalog begins a log each time a gateway opens it; the numbers of its events continue. A gateway that was restored
-from an older copy, or has lost its newest events in a power failure, gives the numbers of the lost events to others. A
-rebuilt catalog begins again with 1. So an identifier has the number and the log. If the log ended before this number,
-the event no longer exists, and no other event is taken for it.
+A catalog begins a log each time a gateway opens it or its database was started; the numbers of its events continue. A
+catalog that was restored from an older copy, or has lost its newest events in a power failure, gives the numbers of the
+lost events to others. A rebuilt one begins again with 1. So an identifier has the number and the log. If the log ended
+before this number, the event no longer exists, and no other event is taken for it.
 """
 
 import re
@@ -43,6 +43,16 @@ class EventLogs(NamedTuple):
             raise ValueError(f"{identifier!r} is not the `id` of an event, such as 17-3f9a2b01, nor 0")
         number = int(match[1])
         return number if self._log(number) == match[2] else None
+
+    def last_alike(self, other: "EventLogs") -> int | None:
+        """Return the number of the last event that is the same in the logs of another time; None if all are."""
+        alike = 0
+        for one, another in zip(zip(*self, strict=True), zip(*other, strict=True), strict=False):
+            if one != another:
+                break
+            alike += 1
+        differ = [*self.begin_after[alike:][:1], *other.begin_after[alike:][:1]]
+        return min(differ, default=None)
 
     def _log(self, number: int) -> str | None:
         at = bisect_left(self.begin_after, number) - 1

@@ -474,11 +474,13 @@ class Checkpoint:
     its subject as unannounced. Finished attachments get the warnings of the events in `warned`, which are logged only
     for a new warning. `restarts` is the number of attachments that were begun anew, as far as assembly knows; None
     for a host that holds none in memory. `saved_before` names those of `attachments` and `messages` that came from the
-    catalog or an earlier checkpoint: with `restarts`, they are not added again if they were deleted meanwhile.
+    catalog or an earlier checkpoint: with `restarts`, they are not added again if they were deleted meanwhile. `log` is
+    the newest log of events when such a host read what it holds.
     """
 
     progress: int | None = None
     restarts: int | None = None
+    log: str | None = None
     saved_before: set[str] = field(default_factory=set)
     reopened: list[str] = field(default_factory=list)
     reprocessed: list[str] = field(default_factory=list)

@@ -145,6 +145,8 @@ class Gateway:
         if not self.settings.is_catalog_shared and Role.SERVE in roles:
             drop_abandoned_uploads(self.context)
         self._catalog_watch.ask()
+        self.events.look()
+        self.events.on_begun = self.receiving.begin_again
         for worker in (*self._watching, *self._sending):
             worker.start()
         if Role.KEEP in roles:

@@ -24,12 +24,14 @@ each publishes its journal (`app.service.receiving.publishing`), and the keeper 
 (`app.service.assembling.following`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from threading import Event
 from time import monotonic
 from typing import Any
 
+from app.assembly.collecting import Key
+from app.model.errors import CatalogChanged
 from app.model.records import ALONE
 from app.observe import logger
 from app.ports import Intake, Receiver
@@ -147,6 +149,14 @@ class Embedded:
         if replayed := self._assembler.recover():
             log.info("journal_replayed", messages=replayed)
         self._finisher.recover()
+
+    def begin_again(self) -> None:
+        """Have the assembling thread forget what was read from the catalog, and replay the journal."""
+
+        def forget() -> Iterable[Key]:
+            raise CatalogChanged("the database was started or put back: assembly reads it again")
+
+        self._queue.between(forget)
 
     def stop(self) -> None:
         self._queue.stop()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.model.message import PhysicalMessage
-from app.model.records import Checkpoint
+from app.model.records import ALONE, Checkpoint
 from app.service.context import ReceiverContext
 from app.service.retention import receiving_time
 from app.service.retention.receiving_time import LONGEST_STEP, SETTLING_SECONDS, ReceivingTime
@@ -145,3 +145,23 @@ def test_marks_are_few_and_remembered(place: Place) -> None:
     assert place.times.mark_before(SOURCE, 7 * DAY) == before
     assert place.times.mark_before(SOURCE, 30 * DAY) is None
     assert place.times.mark_before("another", 0) is None
+
+
+def test_an_older_copy_of_the_catalog_does_not_get_the_time_after_it(place: Place) -> None:
+    """What it lacks is to be assembled again before that time counts, or attachments would expire that are complete."""
+    catalog, identity = place.context.catalog, place.context.journal.identity()
+    catalog.bind(identity)
+    place.begin()
+    place.seconds(40)
+    place.times.save()
+    copied = catalog.receiving_time()[ALONE]
+    place.seconds(100)
+    place.times.save()
+    catalog.save_receiving_time(copied, [], {})  # it is put back, and the database was started
+    catalog.bind(identity)
+    place.times.save()
+    assert place.times.counted(SOURCE) == copied[SOURCE] == 10_000_000
+    place.journal(assembled=False)
+    assert place.seconds(100) == 0
+    place.journal(assembled=True)
+    assert place.seconds(1) == 101

@@ -346,6 +346,8 @@ def replace_method(context: ReceiverContext, events_after: Any) -> Any:
 
     class Counted:
         last_event = staticmethod(context.catalog.last_event)
+        newest_log = staticmethod(context.catalog.newest_log)
+        event_logs = staticmethod(context.catalog.event_logs)
 
     Counted.events_after = staticmethod(events_after)  # type: ignore[attr-defined]
     return Counted()
@@ -356,10 +358,10 @@ def test_an_event_of_a_log_that_another_process_began_is_named_by_that_log(conte
     catalog.bind(identity)
     catalog.checkpoint(Checkpoint(events=[NewEvent("x", "x", 1, {})]))
     logs = CurrentLogs(catalog)
-    first = logs.covering(1).identify(1)
+    first = logs.read().identify(1)
     catalog.bind(identity)  # the process that receives has begun again
     catalog.checkpoint(Checkpoint(events=[NewEvent("x", "x", 2, {})]))
-    second = logs.covering(2).identify(2)
+    second = logs.read().identify(2)
     assert logs.known.identify(1) == first
     assert first.partition("-")[2] != second.partition("-")[2]
     assert catalog.event_logs().number(second) == 2

@@ -62,6 +62,19 @@ class Cluster:
             self._server.wait(START_SECONDS)
             self._server = None
 
+    def copy(self, to: Path) -> None:
+        """Copy the files while the server is stopped, as a backup does."""
+        self.stop()
+        subprocess.run(["cp", "-a", self._data, to], check=True)
+        self.start()
+
+    def put_back(self, copied: Path) -> None:
+        """Continue with the files of a copy: what was written since is lost."""
+        self.stop()
+        shutil.rmtree(self._data)
+        subprocess.run(["cp", "-a", copied, self._data], check=True)
+        self.start()
+
 
 @contextmanager
 def running_cluster(programs: Path) -> Iterator[Cluster]:

@@ -240,3 +240,25 @@ def test_an_id_of_an_event_that_is_not_in_this_log_is_refused(tmp_path: Path) ->
                 assert [event["subject"] for event in Listener(response).events(len(expected))] == expected
     assert identify(stock, 8) not in first.values()
     stock.close()
+
+
+def test_a_stream_ends_when_events_that_its_client_has_seen_are_lost(tmp_path: Path) -> None:
+    """The database is put back while the process runs. What has their numbers now comes to nobody in their place."""
+    stock = Stock(tmp_path)
+    stock.catalog.bind(JOURNAL)
+    happen(stock, *range(1, 8))
+    begin, lost = identify(stock, 5), identify(stock, 7)
+    with connected(stock) as http:
+        with http.stream("GET", "/v1/events", headers={"Last-Event-ID": begin}) as response:
+            listener = Listener(response)
+            assert [event["subject"] for event in listener.events(2)] == ["a6", "a7"]
+            with sqlite3.connect(tmp_path / "catalog.sqlite") as database:
+                database.execute("DELETE FROM events WHERE number > 5")
+                database.execute("UPDATE sqlite_sequence SET seq = 5 WHERE name = 'events'")
+            stock.catalog.bind(JOURNAL._replace(epoch=2))
+            happen(stock, 21, 22, 23)
+            assert listener.rest() == []
+        assert http.get("/v1/events", headers={"Last-Event-ID": lost}).status_code == 410
+        with http.stream("GET", "/v1/events", headers={"Last-Event-ID": begin}) as response:
+            assert [event["subject"] for event in Listener(response).events(3)] == ["a21", "a22", "a23"]
+    stock.close()

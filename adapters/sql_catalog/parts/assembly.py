@@ -24,6 +24,7 @@ from sqlalchemy import (
 
 from adapters.sql_catalog.bulk_rows import BulkStatement
 from adapters.sql_catalog.database_connections import Insert
+from adapters.sql_catalog.log_beginnings import newest_log
 from adapters.sql_catalog.parts.closing import (
     FOUND,
     as_finished,
@@ -201,6 +202,8 @@ class AssemblyPart(CatalogPart):
             restarts = connection.scalar(select(catalog_tables.progress.c.restarts)) or 0
             if more := restarts - checkpoint.restarts:
                 raise CatalogChanged(f"{more} attachments were begun anew meanwhile: assembly reads them again")
+            if checkpoint.log is not None and newest_log(connection).name != checkpoint.log:
+                raise CatalogChanged("the database was started or put back meanwhile: assembly reads it again")
         # Clients cannot know of other attachments that waited than the unannounced ones of the catalog.
         subjects = [*dict.fromkeys(event.subject for event in checkpoint.identified)]
         known = {row.id for some in chunks(subjects) for row in _UNANNOUNCED.run(connection, some)}

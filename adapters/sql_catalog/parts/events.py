@@ -2,11 +2,11 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, fields
-from secrets import token_hex
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, Row, delete, func, select, tuple_, update
 
+from adapters.sql_catalog.log_beginnings import last_event, newest_log
 from adapters.sql_catalog.parts.part import CatalogPart, chunks
 from adapters.sql_catalog.schema.catalog_tables import dead_letters, event_logs, events, webhooks
 from adapters.sql_catalog.schema.record_rows import event_record, reads
@@ -33,12 +33,21 @@ class EventsPart(CatalogPart):
 
     def last_event(self) -> int:
         with self._database.read() as connection:
-            return _last(connection)
+            return last_event(connection)
 
     def event_logs(self) -> EventLogs:
         with self._database.read() as connection:
             found = connection.execute(select(event_logs).order_by(event_logs.c.begins_after)).all()
         return EventLogs(tuple(row.begins_after for row in found), tuple(row.name for row in found))
+
+    def newest_log(self) -> str:
+        with self._database.read() as connection:
+            newest = newest_log(connection)
+        if newest.goes_on:
+            return newest.name
+        # Whatever keeps this process from writing does not matter here: it is about what it has read.
+        with self._database.admitting_all().write(durable=True) as connection:
+            return newest_log(connection).name
 
     def webhooks(self) -> dict[str, WebhookRecord]:
         found = self._all(select(webhooks), _record)
@@ -99,17 +108,6 @@ class EventsPart(CatalogPart):
         old = select(*key).where(dead_letters.c.failed_at < failed_before, dead_letters.c.queued_at.is_(None))
         old = old.order_by(dead_letters.c.failed_at).limit(limit)
         return self._execute(delete(dead_letters).where(tuple_(*key).in_(old)))
-
-
-def begin_event_log(connection: Connection) -> None:
-    """Begin a log after the last event, in place of one without events."""
-    last = _last(connection)
-    connection.execute(delete(event_logs).where(event_logs.c.begins_after >= last))
-    connection.execute(insert(event_logs).values(name=token_hex(4), begins_after=last))
-
-
-def _last(connection: Connection) -> int:
-    return connection.scalar(select(func.max(events.c.number))) or 0
 
 
 _FIELDS = tuple(field.name for field in fields(WebhookRecord))

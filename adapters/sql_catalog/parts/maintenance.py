@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from adapters.disk import make_folders, sync_folder
 from adapters.sql_catalog.database_connections import Database, engine_of, parsed
 from adapters.sql_catalog.database_errors import explained
-from adapters.sql_catalog.parts.events import begin_event_log
+from adapters.sql_catalog.log_beginnings import begin_event_log
 from adapters.sql_catalog.parts.keys import api_key
 from adapters.sql_catalog.schema import catalog_tables
 from adapters.sql_catalog.schema.catalog_tables import api_keys

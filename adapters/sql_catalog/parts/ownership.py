@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection, select, update
 
-from adapters.sql_catalog.parts.events import begin_event_log
+from adapters.sql_catalog.log_beginnings import begin_event_log
 from adapters.sql_catalog.parts.part import CatalogPart, rewrite_progress
 from adapters.sql_catalog.schema import catalog_tables
 from app.model.errors import CatalogTaken, GatewayError

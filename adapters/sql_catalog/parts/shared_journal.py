@@ -112,8 +112,23 @@ class SharedJournalPart(CatalogPart):
             if Position.unpack(origin.end).segment != Position.unpack(last).segment + 1:
                 return
             connection.execute(update(progress).values(published=origin.end))
-            is_new = _joined.c.id == origin.journal, _joined.c.published < origin.segment
-            connection.execute(update(_joined).where(*is_new).values(published=origin.segment))
+            now = now_of(connection)
+            own = self._database.insert(_joined).values(
+                id=origin.journal,
+                receiver="",
+                published=origin.segment,
+                opened_at=now,
+                seen_at=now,
+                in_archive=False,
+                has_left=True,
+                is_leaving=False,
+            )
+            own = own.on_conflict_do_update(
+                index_elements=["id"],
+                set_={"published": origin.segment},
+                where=_joined.c.published < origin.segment,
+            )
+            connection.execute(own)
 
     def ask_to_publish(self) -> None:
         present = update(_joined).where(_joined.c.has_left.is_(False))

@@ -51,7 +51,8 @@ class Catalog(
 
     def under(self, lease: HeldLease) -> "Catalog":
         """Return this catalog for what a lease allows: each write raises LeaseLost once somebody else has taken the
-        lease, and changes nothing then. It shares all connections, and is not closed by itself."""
+        lease or another log of events has begun, and changes nothing then. It shares all connections, and is not closed
+        by itself."""
 
     def log_in(self) -> dict[str, Any]:
         """Return the setting of its `credential`, and `refused_since` (µs or None); empty if the catalog needs no

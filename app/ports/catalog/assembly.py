@@ -35,10 +35,10 @@ class AssemblyCatalog(Protocol):
     def checkpoint(self, checkpoint: Checkpoint) -> set[str]:
         """Write a whole checkpoint or nothing.
 
-        Raises CatalogChanged if more attachments were begun anew than its `restarts`, or if a row that was
-        `saved_before` was deleted meanwhile. Returns the identifiers of those `finished` and `refused` attachments that
-        were no longer complete (deleted meanwhile). Events about them are not logged, nor events about the expiry of an
-        attachment that was no longer being received.
+        Raises CatalogChanged if more attachments were begun anew than its `restarts`, if another log of events than its
+        `log` has begun, or if a row that was `saved_before` was deleted meanwhile. Returns the identifiers of those
+        `finished` and `refused` attachments that were no longer complete (deleted meanwhile). Events about them are not
+        logged, nor events about the expiry of an attachment that was no longer being received.
 
         Assembly may still report receiving or complete for an attachment that was finished, quarantined or deleted
         meanwhile: such a row keeps its state. Every row keeps what finishing wrote (size, sha256, content type,

@@ -21,7 +21,14 @@ class EventCatalog(Protocol):
         """Return the events about this identifier that were logged at a time (µs) or later, in order."""
 
     def event_logs(self) -> EventLogs:
-        """Return the logs of this catalog. Each `CatalogBinding.bind` has begun one."""
+        """Return the logs of this catalog. Each `CatalogBinding.bind` has begun one, and each start of the database."""
+
+    def newest_log(self) -> str:
+        """Return the name of the newest log, empty if there is none; a new log begins here if one is due.
+
+        One is due when the database was started, has recovered from a crash, or was put back from a copy: it may lack
+        what it had before. So who remembers something of this catalog compares the name with the one that it had then.
+        """
 
     def last_event(self) -> int:
         """Return the number of the newest event, 0 if there is none."""

@@ -112,8 +112,8 @@ class SharedJournalCatalog(Protocol):
         """Record that a receiver is at work now, by the clock of the database."""
 
     def record_published(self, origin: Publication) -> None:
-        """Record the next segment of the shared journal, and that it has the messages of its origin. Nothing changes
-        if it has been recorded already."""
+        """Record the next segment of the shared journal, and that it has the messages of its origin: also for a
+        receiver that the catalog lacks, and that is to join again. Nothing changes if it has been recorded already."""
 
     def ask_to_publish(self) -> None:
         """Record that all receivers are to publish what they have now, at once."""

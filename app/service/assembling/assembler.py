@@ -161,12 +161,16 @@ class Assembler:
         self._reached = -1
         self._restarts: int | None = None
         """The number of attachments that were begun anew, by any process, of which the memory takes account."""
+        self._log: str | None = None
+        """The newest log of events when the catalog was read."""
 
     def close(self) -> None:
         self._incremental.close()
 
     def recover(self) -> int:
         """Replay the journal after the catalog's last checkpoint; return the number of messages."""
+        if self._log is None:
+            self._log = self._context.catalog.newest_log()
         if self._restarts is None:
             self._restarts = self._context.catalog.restarts()
         progress = self._context.catalog.progress()
@@ -205,7 +209,7 @@ class Assembler:
         self._saved_at = monotonic()
         unsaved, self._unsaved = self._unsaved, Unsaved()
         if unsaved.progress is not None:
-            self._checkpoints.write(unsaved, self._assembly, self._restarts)
+            self._checkpoints.write(unsaved, self._assembly, self._restarts, self._log)
 
     def assemble(self, positions: Sequence[Position], messages: Sequence[PhysicalMessage]) -> None:
         """Assemble messages.

@@ -34,6 +34,9 @@ class AssemblyHost(Protocol):
     def between(self, change: Change) -> None:
         """Have a change made of assembled attachments, between two messages."""
 
+    def begin_again(self) -> None:
+        """Forget what was read from the catalog: its database was started or put back."""
+
     def finish_again(self, attachment_id: str) -> None:
         """Have the content of a complete attachment read again."""
 
@@ -63,6 +66,9 @@ class AssembledElsewhere:
     def between(self, change: Change) -> None:
         """Make a change at once: it is counted, so that assembly notices it."""
         at_once(change)
+
+    def begin_again(self) -> None:
+        """Do nothing: another process assembles."""
 
     def finish_again(self, attachment_id: str) -> None:
         """Do nothing: whoever finishes searches the catalog for complete attachments."""
@@ -118,6 +124,10 @@ class Landing:
     def between(self, change: Change) -> None:
         """Make a change at once. `app.service.retention.expiry` informs the job."""
         at_once(change)
+
+    def begin_again(self) -> None:
+        """Read how far the job is: if it was further in what was lost, it does that again."""
+        self._reached_before, self._reached = None, self._context.catalog.progress()
 
     def finish_again(self, attachment_id: str) -> None:
         """Do nothing: the next batch of the job reads every attachment that the catalog calls complete."""

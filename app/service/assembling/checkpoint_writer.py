@@ -70,15 +70,16 @@ class CheckpointWriter:
     ) -> None:
         self._context, self._finish, self._sent_again, self._answers = context, finish, sent_again, answers
 
-    def write(self, unsaved: Unsaved, assembly: Assembly, restarts: int | None) -> None:
+    def write(self, unsaved: Unsaved, assembly: Assembly, restarts: int | None, log: str | None) -> None:
         """Write a checkpoint of the changes of a machine, and pass on what is complete.
 
-        Raises CatalogChanged if other processes have begun attachments anew beyond these `restarts`.
+        Raises CatalogChanged if other processes have begun attachments anew beyond these `restarts`, or if another log
+        of events than `log` has begun.
         """
         context, now = self._context, self._context.clock.now()
         answered = [assembly.messages[address] for address in unsaved.applications]
         checkpoint = assembly.take_changes()
-        checkpoint.progress, checkpoint.restarts = unsaved.progress, restarts
+        checkpoint.progress, checkpoint.restarts, checkpoint.log = unsaved.progress, restarts, log
         checkpoint.attachments = context.traces.begun(checkpoint.attachments)
         checkpoint.quarantine = unsaved.quarantine
         checkpoint.quarantine_copies = unsaved.quarantine_copies

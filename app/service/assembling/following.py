@@ -2,7 +2,7 @@
 
 Receivers publish segments in one order. So this is the replay that follows a restart, begun again whenever there is a
 new segment. What fails leaves nothing behind: the state in memory is dropped, and the next attempt continues at the
-last checkpoint.
+last checkpoint. At first it records what the archive has and the catalog lacks: the catalog may be an older copy.
 """
 
 from collections import deque
@@ -15,9 +15,10 @@ from app.model.errors import CatalogChanged
 from app.observe import Recurring, logger
 from app.service.assembling.assembler import Assembler
 from app.service.assembling.assembly_queue import CHANGES_WAITING
-from app.service.context import Change, ServiceContext
+from app.service.context import ArchiveContext, Change
 from app.service.finishing.finisher import Finisher
 from app.service.finishing.stored_parts import CompleteAttachment
+from app.service.receiving.publishing import record_archived
 from app.service.threads import Worker, repeat
 
 FOLLOW_SECONDS = 0.25
@@ -33,9 +34,9 @@ class Following:
     came again."""
 
     def __init__(
-        self, context: ServiceContext, sent_again: Callable[[CompleteAttachment], object], stop: Event
+        self, context: ArchiveContext, sent_again: Callable[[CompleteAttachment], object], stop: Event
     ) -> None:
-        self._catalog, self._stop = context.catalog, stop
+        self._catalog, self._archive, self._stop = context.catalog, context.journal, stop
         self._changes: deque[Change] = deque(maxlen=CHANGES_WAITING)
         self._finisher = Finisher(context, self.between)
         self._assembler = Assembler(context, self._finisher.queue.put, sent_again)
@@ -67,6 +68,7 @@ class Following:
     def _follow(self) -> None:
         try:
             if not self._is_recovered:
+                record_archived(self._catalog, self._archive)
                 self._finisher.recover()
                 self._is_recovered = True
             elif monotonic() - self._searched_at >= SEARCH_SECONDS:

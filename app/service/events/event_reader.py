@@ -6,36 +6,73 @@ from typing import Final
 
 from app.model.event_logs import EventLogs
 from app.model.records import EventRecord
+from app.observe import logger
 from app.ports import Catalog
 from app.service.threads import Notifier
 
 AT_ONCE: Final = 500
+LOST: Final = "the database was put back: its events after this one are not those that were read from it before"
+
+log = logger(__name__)
 
 Taker = Callable[[Sequence[EventRecord]], object]
 """A function that gets events in the order of the log."""
 
 
-class EventFollower:
-    """One who follows the log. `take` gets each event after the number `after`, which moves with it."""
+class CurrentLogs:
+    """The logs of a catalog's events. The lock guards `_newest` and `_known`."""
 
-    def __init__(self, after: int, take: Taker) -> None:
-        self.after, self.take = after, take
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._lock = Lock()
+        self._newest: str | None = None
+        self._known = EventLogs((), ())
+
+    @property
+    def known(self) -> EventLogs:
+        """The logs that the last call of `read` has returned, without a query."""
+        return self._known
+
+    def read(self) -> EventLogs:
+        """Return the logs, which identify all events that were read before. It is the same object until a log begins:
+        the process that receives begins one when it starts, and so does the first write after a start of the
+        database."""
+        with self._lock:
+            newest = self._catalog.newest_log()
+            if newest != self._newest:
+                self._known, self._newest = self._catalog.event_logs(), newest
+            return self._known
+
+
+class EventFollower:
+    """One who follows the log. `take` gets each event after the number `after`, which moves with it. `lost` is called
+    when events that it has got are lost, as the database was put back: it gets those that came instead."""
+
+    def __init__(self, after: int, take: Taker, lost: Callable[[], object]) -> None:
+        self.after, self.take, self.lost = after, take, lost
 
 
 class EventReader:
-    """Reads the log for its followers. `_lock` guards `_followers`; `_reading` lets one thread at a time `read`."""
+    """Reads the log for its followers. `_lock` guards `_followers`; `_reading` lets one thread at a time `read`, and
+    guards `_seen`: the logs when events were read last. `on_begun` is called when another log has begun since: the
+    database may have lost what it had. If that fails, it is called again by the next reading."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._lock, self._reading = Lock(), Lock()
         self._followers: list[EventFollower] = []
+        self.logs = CurrentLogs(catalog)
+        self._seen = self.logs.read()
+        self.on_begun: Callable[[], object] = lambda: None
 
-    def follow(self, take: Taker, after: int | None = None) -> EventFollower:
+    def follow(self, take: Taker, after: int | None = None, lost: Callable[[], object] = lambda: None) -> EventFollower:
         """Have `take` called with the events after a number, by default with those that are logged from now on."""
-        newest = self._catalog.last_event()
-        follower = EventFollower(newest if after is None else min(after, newest), take)
-        with self._lock:
-            self._followers.append(follower)
+        with self._reading:  # `after` is of the logs that were seen
+            self._look()
+            newest = self._catalog.last_event()
+            follower = EventFollower(newest if after is None else min(after, newest), take, lost)
+            with self._lock:
+                self._followers.append(follower)
         return follower
 
     def leave(self, follower: EventFollower) -> None:
@@ -52,7 +89,10 @@ class EventReader:
                 with self._lock:
                     followers = [each for each in self._followers if each not in failed]
                 after = min((each.after for each in followers), default=None)
-                if after is None or not (events := self._catalog.events_after(after, AT_ONCE)):
+                events = [] if after is None else self._catalog.events_after(after, AT_ONCE)
+                if self._look():  # these events may not be the ones that follow
+                    continue
+                if not events:
                     break
                 for each in followers:
                     if new := [event for event in events if event.number > each.after]:
@@ -64,6 +104,30 @@ class EventReader:
                             each.after = new[-1].number
         for first in failed.values():
             raise first
+
+    def look(self) -> EventLogs:
+        """Notice whether another log has begun; return the logs, which identify all events that were read before."""
+        with self._reading:
+            self._look()
+            return self._seen
+
+    def _look(self) -> bool:
+        """Notice whether another log has begun. Followers that have got lost events continue behind those that are the
+        same. Return whether there were any."""
+        logs = self.logs.read()
+        if logs is self._seen:
+            return False
+        alike = logs.last_alike(self._seen)
+        with self._lock:
+            ahead = [each for each in self._followers if alike is not None and each.after > alike]
+        for each in ahead:
+            each.after = alike or 0
+            each.lost()
+        if ahead:
+            log.warning("events_lost", last_event=alike, reason=LOST)
+        self.on_begun()
+        self._seen = self.logs.read()
+        return bool(ahead)
 
 
 class EventWatch:
@@ -79,30 +143,3 @@ class EventWatch:
         if newest != self._heard:
             self._heard = newest
             self._notifier.notify()
-
-
-class CurrentLogs:
-    """The logs of a catalog's events, as far as they are needed: a process that receives begins one when it starts, and
-    others learn of it when they read its events.
-
-    The lock guards `_known` and `_covered`, which is the last number that they identify."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
-        self._lock = Lock()
-        self._known = EventLogs((), ())
-        self._covered = -1
-
-    @property
-    def known(self) -> EventLogs:
-        """The logs that the last call of `covering` has returned, without a query."""
-        return self._known
-
-    def covering(self, number: int) -> EventLogs:
-        """Return logs that identify all events up to this number."""
-        with self._lock:
-            if number > self._covered:
-                # A log begins after the newest event: those that are there now stay in their logs.
-                covered = self._catalog.last_event()
-                self._known, self._covered = self._catalog.event_logs(), covered
-            return self._known

@@ -78,6 +78,8 @@ class ReceiptReplies:
         self._ends: dict[tuple[str, int], ReplyEnd | None] = {}
         """How each receipt that was sent has ended, by source and place; None while that is not known. Other threads
         set values of keys that are there."""
+        self._log: str | None = None
+        """The newest log of events in the last step: the places are of the catalog that had it."""
         self._read: Sequence[_Statement] = ()
         """What was last read of the log in a step, for all sources that are there."""
 
@@ -88,6 +90,9 @@ class ReceiptReplies:
     def step(self, catalog: Catalog) -> None:
         """Send what was appended to the log since the last step, with a catalog that only one process can write to in
         this."""
+        if (newest := catalog.newest_log()) != self._log:
+            # In an older copy, the places are given to other statements.
+            self._log, self._attempts, self._ends = newest, {}, {}
         known = catalog.receipt_log()
         size = 0 if known is None else known.size
         for source in self._rates:

@@ -32,6 +32,27 @@ def claim(context: ReceiverContext) -> None:
         catalog.lock()
     require_one_archive(catalog, masked(context.settings.catalog_url))
     require_no_receivers(catalog, masked(context.settings.catalog_url), "so that this process is one of them")
+    _require_pair(context)
+    catalog.bind(journal.identity())
+
+
+def claim_again(context: ReceiverContext) -> None:
+    """Make sure that the two still belong together, as the catalog's database was started or put back while this
+    process runs. Raises GatewayError as `claim` does.
+
+    A later epoch is of a gateway that has taken over: this process may write nothing more, and learns it elsewhere.
+    """
+    bound, identity = context.catalog.journal_identity(), context.journal.identity()
+    if bound is not None and bound.id == identity.id and bound.epoch > identity.epoch:
+        return
+    _require_pair(context)
+    if bound != identity:  # an older copy has an earlier epoch
+        context.catalog.bind(identity)
+
+
+def _require_pair(context: ReceiverContext) -> None:
+    """Raise GatewayError when the catalog is of another journal, or when the journal lacks the catalog's progress."""
+    catalog, journal = context.catalog, context.journal
     bound, identity = catalog.journal_identity(), journal.identity()
     place, folder = masked(context.settings.catalog_url), context.settings.journal_folder
     if bound is not None and bound.id != identity.id:
@@ -41,7 +62,6 @@ def claim(context: ReceiverContext) -> None:
         )
     if (progress := catalog.progress()) is not None:
         _require_reached(Position.unpack(progress), journal, folder, f"the catalog {place}")
-    catalog.bind(identity)
 
 
 def require_one_archive(catalog: Catalog, place: str) -> None:

@@ -35,7 +35,7 @@ from app.model.errors import DamagedError, GatewayError
 from app.model.message import Position
 from app.model.records import JournalIdentity, Publication
 from app.observe import Recurring, logger
-from app.ports import ArchivedJournal, JournalArchive, Segment, WritableJournal
+from app.ports import ArchivedJournal, Catalog, JournalArchive, Segment, WritableJournal
 from app.ports.catalog.shared_journal import NO_SESSIONS
 from app.service.context import WriterContext
 from app.service.retention.receiving_time import Reached
@@ -102,6 +102,8 @@ class Publisher:
         """What this process has published, as long as `place` may be asked for it."""
         self._looked_at = self._seen_at = -LOOK_SECONDS
         self._debt: _Debt | None = None
+        self._may_lack = False
+        """Whether the catalog may lack what receivers have published, or this receiver: its database was put back."""
         self.has_left = False
         self._fault = Recurring(log, "publishing", consequence="sealed segments stay in the receiver's own journal")
         context.metrics.archive_waiting_segments.set_function(lambda: len(self._own.waiting()))
@@ -109,6 +111,9 @@ class Publisher:
     def publish(self) -> None:
         """Publish all sealed segments, and what receivers that are away have left, if it is this receiver's turn."""
         try:
+            if self._may_lack and not self.has_left:
+                self._shared = self._join()
+                self._may_lack, self._debt = False, None
             away = self._away() if not self.has_left and monotonic() - self._looked_at >= LOOK_SECONDS else []
             self._seal_debt()
             if away or self._own.waiting():
@@ -128,6 +133,10 @@ class Publisher:
             self._fault.failed(error)
         else:
             self._fault.worked()
+
+    def join_again(self) -> None:
+        """Have the catalog learn again what it may lack, as its database was started or put back."""
+        self._may_lack = True
 
     def leave(self, *, for_good: bool = False) -> None:
         """Publish all that is sealed; nothing comes after it. A receiver without a disk then leaves: its next process
@@ -173,11 +182,14 @@ class Publisher:
         return {"ok": self._fault.error is None, "waiting": len(self._own.waiting()), "error": self._fault.error}
 
     def _join(self) -> JournalIdentity:
-        """Make the own journal known to the catalog; return the journal of all receivers."""
+        """Make the own journal known to the catalog, and what has been published; return the journal of all
+        receivers."""
         own, in_archive = self._context.journal.identity(), self._context.settings.journal.ack == "archive"
         archived = archived_journal(self._archive)
         receiver, sessions = self._context.instance, self._sessions
-        return self._catalog.join(own, receiver, self._sources, archived, in_archive=in_archive, sessions=sessions)
+        shared = self._catalog.join(own, receiver, self._sources, archived, in_archive=in_archive, sessions=sessions)
+        record_archived(self._catalog, self._archive)
+        return shared
 
     def _publish(self, own: _Own) -> _Own:
         """Publish what waits in a journal; return it as it is then."""
@@ -284,6 +296,21 @@ class Publisher:
             left.remove(*segments[at : at + REMOVED_AT_ONCE])
         self._catalog.leave(journal, keeps_sessions=True)
         log.warning("receiver_replaced", journal=journal, last_own_segment=own.published)
+
+
+def record_archived(catalog: Catalog, archive: JournalArchive) -> None:
+    """Record the published segments that the archive has and the catalog lacks: it is an older copy, or whoever has
+    published the last one was killed before it recorded that. Before any receiver has joined, nothing is recorded."""
+    while catalog.journal_identity() is not None:
+        number = Position.unpack(catalog.published()).segment + 1
+        try:
+            origin = archive.origin(number)
+        except KeyError:
+            return
+        if origin is None or Position.unpack(origin.end).segment != number:
+            return
+        catalog.record_published(origin)
+        log.info("segment_recorded", segment=number, journal=origin.journal, last_own_segment=origin.segment)
 
 
 def archived_journal(archive: JournalArchive) -> ArchivedJournal:

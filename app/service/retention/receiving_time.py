@@ -208,14 +208,30 @@ class ReceivingTime:
         self._sources = {name: _Source(receiver) for name, receiver in receivers.items()}
         self._names = {name: context.settings.named(name) for name in receivers}
         self._longest = context.settings.expiry.unfinished.total_seconds()
-        self._counted = context.catalog.receiving_time().get(journal, {})
-        self._marks = _by_source(context.catalog.receiving_marks()).get(journal, {})
         self._waiting: deque[_Step] = deque()
         self._new_marks: list[ReceivingMark] = []
         self._lock, self._stepping = Lock(), Lock()
+        self._read()
+        self._log: str | None = None
+        """The newest log of events when the times were read or saved; None before that."""
         self._last = self._saved_at = context.clock.monotonic()
         for name in {*self._names.values()}:
             context.metrics.receiving_seconds.labels(name).set_function(partial(self._seconds, name))
+
+    def read(self) -> None:
+        """Read from the catalog what was counted. What was not saved is forgotten: it may be of what an older copy of
+        the catalog lacks, which is to be assembled again before it expires."""
+        with self._stepping:
+            self._read()
+
+    def _read(self) -> None:
+        catalog = self._context.catalog
+        self._log = catalog.newest_log()
+        self._counted = catalog.receiving_time().get(self._journal, {})
+        self._marks = _by_source(catalog.receiving_marks()).get(self._journal, {})
+        self._waiting.clear()
+        with self._lock:
+            self._new_marks.clear()
 
     def intake(self, source: str, intake: Intake) -> Intake:
         """Return the intake for the receiver of a source."""
@@ -270,8 +286,13 @@ class ReceivingTime:
                 self.save()
 
     def save(self) -> None:
-        """Save the counts and the new marks."""
+        """Save the counts and the new marks, unless the database was started or put back meanwhile."""
         self._saved_at = self._context.clock.monotonic()
+        newest = self._context.catalog.newest_log()
+        if self._log not in (None, newest):
+            self._read()
+            return
+        self._log = newest
         with self._lock:
             marks, self._new_marks = self._new_marks, []
         oldest = {source: marks[0].counted for source, marks in self._marks.items() if marks}

@@ -178,7 +178,8 @@ class Election(Generic[T]):
             return
         self._fault.worked()
         if not is_held:
-            self._lose(term, "another process has taken it")
+            why = "" if lease.log is None else ", or the database was started or put back"
+            self._lose(term, f"another process has taken it{why}")
             return
         with self._lock:
             self._renewed, self._noted = asked, noted

@@ -14,7 +14,7 @@ from app.ports.catalog.shared_journal import ReceivingJournal
 from app.service.assembling.following import Following
 from app.service.content.content_damage import Damages
 from app.service.content.settling import Settler
-from app.service.context import Between, ServiceContext
+from app.service.context import ArchiveContext, Between, ServiceContext
 from app.service.events.event_log import log_events
 from app.service.events.event_reader import EventReader
 from app.service.receipts.receipt_appender import ReceiptAppender
@@ -124,7 +124,8 @@ class KeepingTerm:
         every = periodic(stop)
         self._assembly: Following | None = None
         between, assembling = parts.between, []
-        if context.settings.journal.shared and context.settings.assembler == "embedded":
+        is_followed = context.settings.journal.shared and context.settings.assembler == "embedded"
+        if is_followed and isinstance(context, ArchiveContext):
             healer = Healer(context, parts.damages, parts.read, stop)
             self._assembly = Following(context, healer.put, stop)
             between = self._assembly.between

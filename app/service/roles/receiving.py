@@ -13,7 +13,7 @@ from threading import Event
 from typing import Any, Protocol
 
 from app.framing.registry import framing
-from app.model.errors import CatalogTaken, GatewayError
+from app.model.errors import CatalogError, CatalogTaken, GatewayError
 from app.ports import ContentStore, Receiver, Segment
 from app.service.assembling.answering import Answers
 from app.service.assembling.asking import Askers
@@ -23,7 +23,7 @@ from app.service.context import ArchiveContext, Change, ReceiverContext, at_once
 from app.service.quarantine.replays import Replayer, Replays, RequestedReplays
 from app.service.receipts.receipt_replies import ReceiptReplies
 from app.service.receiving.archiver import Archiver
-from app.service.receiving.catalog_claim import claim, keep_lock, require_journal
+from app.service.receiving.catalog_claim import claim, claim_again, keep_lock, require_journal
 from app.service.receiving.journal_upkeep import JournalUpkeep, measure_journal, seal_old_segment
 from app.service.repair.healing import Healer, Reading
 from app.service.retention.receiving_time import CountedTime, SavedReceivingTime
@@ -72,6 +72,9 @@ class Receiving(Protocol):
 
     def close(self) -> None:
         """Close the journal."""
+
+    def begin_again(self) -> None:
+        """Take nothing for granted that was read from the catalog: its database was started or put back."""
 
     def checks(self) -> dict[str, dict[str, Any]]:
         """Return the checks for the health report."""
@@ -167,6 +170,20 @@ class OwnReceiving:
         """Close the journal."""
         self._context.journal.close()
 
+    def begin_again(self) -> None:
+        """Assemble again behind the catalog's progress. End the process if the journal lacks what is behind it."""
+        try:
+            claim_again(self._context)
+        except CatalogError:
+            raise  # it is tried again
+        except GatewayError as error:
+            self.stream.backlog.stop()
+            self._stop.set()
+            self._taken(str(error))
+            return
+        self.times.read()
+        self.stream.assembly.begin_again()
+
     def checks(self) -> dict[str, dict[str, Any]]:
         """Return the checks of journal, assembly and archive."""
         archived = {} if self._archiver is None else {"archive": self._archiver.check()}
@@ -227,6 +244,9 @@ class ReceivingElsewhere:
     def _look(self) -> None:
         if self._context.catalog.combined(NO_SEGMENT) is not None:
             self._taken("the catalog has results of several archives now, and this process reads one: start it again")
+
+    def begin_again(self) -> None:
+        """Do nothing: everything is read from the catalog when it is needed."""
 
     def checks(self) -> dict[str, dict[str, Any]]:
         """Return nothing: a failing archive fails the requests that need it, and no others."""

@@ -114,6 +114,11 @@ class ReceivingTogether:
         """Close the own journal."""
         self._own.journal.close()
 
+    def begin_again(self) -> None:
+        """Join again, and have the catalog learn what has been published since it was copied."""
+        self._publisher.join_again()
+        self.stream.times.read()
+
     def checks(self) -> dict[str, dict[str, Any]]:
         """Return the checks of journal, publishing and receiving: a receiver may have left for good."""
         state = "left" if self._publisher.has_left else "leaving" if self._leaving.is_asked else "receiving"

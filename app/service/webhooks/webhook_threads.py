@@ -47,7 +47,7 @@ class Webhooks:
             context.metrics.webhook_dead_letters.labels(name).set_function(partial(dead_letters, name))
 
     def _post(self, poster: Poster, event: EventRecord, now: int) -> WebhookAnswer:
-        return poster.post(self._logs.covering(event.number), event, now)
+        return poster.post(self._logs.read(), event, now)
 
     def _run(self, names: list[str]) -> None:
         endpoints = [self.endpoints[name] for name in names]

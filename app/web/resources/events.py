@@ -86,15 +86,19 @@ async def stream_events(
     except ValueError as error:
         raise Problem("invalid", str(error), errors=[{"parameter": "type", "detail": str(error)}]) from None
     feed: Feed = request.app.state.feed
+    losses = feed.losses
     newest = await run_in_threadpool(gateway.catalog.last_event)
-    logs = await run_in_threadpool(feed.logs.covering, newest)
+    logs = await run_in_threadpool(gateway.events.look)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
     principal = caller.principal
     authenticator: Authenticator = request.app.state.authenticator
     is_current = partial(authenticator.is_current, principal)
     begin = _number(logs, last_event_id, after, newest)
     return StreamingResponse(
-        feed.stream(begin, which, partial(_is_visible, principal), is_current), 200, headers, "text/event-stream"
+        feed.stream(begin, losses, which, partial(_is_visible, principal), is_current),
+        200,
+        headers,
+        "text/event-stream",
     )
 
 

@@ -19,7 +19,6 @@ from app.model.event_logs import ALL, EventFilter
 from app.model.records import EventRecord
 from app.observe import Recurring, logger
 from app.service.events.event_entries import cloud_event
-from app.service.events.event_reader import CurrentLogs
 from app.service.gateway import Gateway
 
 HEARTBEAT_SECONDS = 15.0
@@ -31,14 +30,15 @@ log = logger(__name__)
 
 
 class Feed:
-    """The newest events, and a signal for newer ones. `logs` are the event logs of the catalog."""
+    """The newest events, and a signal for newer ones. `losses` counts how often events that clients may have got were
+    lost, as the database was put back: streams that began before end."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._recent: deque[EventRecord] = deque(maxlen=KEPT)
         self._news = asyncio.Event()
         self._newest = 0
-        self.logs = CurrentLogs(gateway.catalog)
+        self.losses = 0
         self._ended = False
         self._awaited: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
 
@@ -48,11 +48,14 @@ class Feed:
         loop, events = asyncio.get_running_loop(), self._gateway.events
 
         def take(new: Sequence[EventRecord]) -> None:
-            self.logs.covering(new[-1].number)
             with suppress(RuntimeError):  # the event loop has ended
                 loop.call_soon_threadsafe(self._take, new)
 
-        follower = await run_in_threadpool(events.follow, take)
+        def lost() -> None:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._forget, follower.after)
+
+        follower = await run_in_threadpool(events.follow, take, None, lost)
         self._newest = follower.after
         with ThreadPoolExecutor(1, "events") as executor:
             following = asyncio.create_task(self._follow(executor))
@@ -91,11 +94,17 @@ class Feed:
         for subject in {event.subject for event in events} & self._awaited.keys():
             _set_all(self._awaited[subject])
 
+    def _forget(self, newest: int) -> None:
+        """Forget the events that were lost, up to the newest one that was not."""
+        self._recent.clear()
+        self._newest = newest
+        self.losses += 1
+        self._ring()
+
     def _after(self, number: int) -> Sequence[EventRecord]:
-        """Return the events after a number, when the logs are known that identify them."""
+        """Return the events after a number, when the logs are known that identify them: or else `losses` grows."""
         events = self._gateway.catalog.events_after(number, AT_ONCE)
-        if events:
-            self.logs.covering(events[-1].number)
+        self._gateway.events.look()
         return events
 
     def _end(self) -> None:
@@ -111,21 +120,24 @@ class Feed:
     async def stream(
         self,
         after: int,
+        losses: int = 0,
         which: EventFilter = ALL,
         is_visible: Callable[[EventRecord], bool] = lambda _: True,
         is_current: Callable[[], bool] = lambda: True,
     ) -> AsyncIterator[bytes]:
-        """Yield the selected events after a number for one client, and heartbeat comments, until the gateway drains.
+        """Yield the selected events after a number for one client, and heartbeat comments, until the gateway drains, or
+        events are lost: what the client has seen is then decided when it comes again.
 
-        `is_visible` tells whether the client may see an event. `is_current` tells whether it is still to be served, and
-        is called in a thread: every HEARTBEAT_SECONDS, whatever else is sent. A heartbeat follows. It also tells the
-        number that the client has reached, if events were left out since the last one.
+        `losses` are those that there were when the number was looked up. `is_visible` tells whether the client may see
+        an event. `is_current` tells whether it is still to be served, and is called in a thread: every
+        HEARTBEAT_SECONDS, whatever else is sent. A heartbeat follows. It also tells the number that the client has
+        reached, if events were left out since the last one.
         """
         # The number comes first: a client that is cut off before any event resumes here.
         yield b": attachment gateway\nid: %b\n\n" % self._identifier(after)
         due = monotonic() + HEARTBEAT_SECONDS
         announced = after
-        while not self._ended:
+        while not self._ended and self.losses == losses:
             if monotonic() >= due:
                 due = monotonic() + HEARTBEAT_SECONDS
                 if not await run_in_threadpool(is_current):
@@ -136,6 +148,8 @@ class Feed:
                 announced = after
             news = self._news
             events = await self._behind(after)
+            if self.losses != losses:
+                return
             if events:
                 after = events[-1].number
                 if selected := [event for event in events if which.selects(event) and is_visible(event)]:
@@ -168,10 +182,10 @@ class Feed:
                 del self._awaited[subject]
 
     def _identifier(self, number: int) -> bytes:
-        return self.logs.known.identify(number).encode()
+        return self._gateway.events.logs.known.identify(number).encode()
 
     def _encode(self, event: EventRecord) -> bytes:
-        data = json.dumps(cloud_event(event, self.logs.known)).encode()
+        data = json.dumps(cloud_event(event, self._gateway.events.logs.known)).encode()
         return b"id: %b\ndata: %b\n\n" % (self._identifier(event.number), data)
 
     async def _behind(self, after: int) -> Sequence[EventRecord]:
