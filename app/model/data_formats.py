@@ -46,7 +46,7 @@ class DataFormat:
 JOURNAL: Final = DataFormat("journal", 1)
 CATALOG: Final = DataFormat(
     "catalog",
-    4,
+    3,
     f"{_RESTORE}, or run `attachment-gateway rebuild`: it makes a catalog of this version from the journal and the "
     "records",
 )

@@ -396,6 +396,19 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
         sa.Column("has_left", sa.Boolean(), nullable=False, comment="it does not come back: nothing waits for it"),
         sa.Column("is_leaving", sa.Boolean(), nullable=False, comment="a client has asked for it"),
         sa.Column("sessions", sa.JSON(none_as_null=True), comment="what brokers keep for it alone, by source"),
+        sa.Column(
+            "asked",
+            sa.BigInteger(),
+            nullable=False,
+            server_default="0",
+            comment="how often it was asked to publish all that it has",
+        ),
+        sa.Column(
+            "answered",
+            sa.BigInteger(),
+            server_default="0",
+            comment="the last of these requests after which it did; null: it has stopped, and nothing is left",
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_receiving_journals")),
         comment="the own journals of receivers that share one",
     )
