@@ -31,12 +31,12 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from app import plugins
-from app.model.errors import DamagedError, GatewayError
+from app.model.errors import DamagedError, GatewayError, JournalTaken
 from app.model.message import Position
 from app.model.records import JournalIdentity, Publication
 from app.observe import Recurring, logger
 from app.ports import ArchivedJournal, Catalog, JournalArchive, Segment, WritableJournal
-from app.ports.catalog.shared_journal import NO_SESSIONS
+from app.ports.catalog.shared_journal import NO_SESSIONS, ReceivingJournal
 from app.service.context import WriterContext
 from app.service.retention.receiving_time import Reached
 
@@ -105,6 +105,10 @@ class Publisher:
         self._may_lack = False
         """Whether the catalog may lack what receivers have published, or this receiver: its database was put back."""
         self.has_left = False
+        self.taken: str | None = None
+        """Why this process must not receive any more: another one has opened its journal, or a copy of it."""
+        self.added: set[int] = set()
+        """Own segments that this process has added to the archive, until they are retired."""
         self._fault = Recurring(log, "publishing", consequence="sealed segments stay in the receiver's own journal")
         context.metrics.archive_waiting_segments.set_function(lambda: len(self._own.waiting()))
 
@@ -129,6 +133,9 @@ class Publisher:
             if (debt := self._debt) is not None and self._own.published >= debt.segment:
                 self._catalog.answer(self._own.id, debt.request)
                 self._debt = None
+        except JournalTaken as error:
+            self.taken = str(error)
+            self._fault.failed(error)
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
         else:
@@ -174,7 +181,8 @@ class Publisher:
         return self._own.published
 
     def is_published(self, segment: Segment) -> bool:
-        """Tell whether the shared journal has a segment."""
+        """Tell whether the shared journal has a segment of this number. If this process has not added it, it may be that
+        of a process with a copy of the journal, and have other messages."""
         return segment.number <= self._own.published
 
     def check(self) -> dict[str, Any]:
@@ -213,6 +221,8 @@ class Publisher:
                 ) from error
             if not is_added:
                 origin = self._origin(number)
+            elif own.journal is self._context.journal:
+                self.added.update(segments)
             self._catalog.record_published(origin)
             if origin.journal == self._own.id:
                 self._ends.append(origin)
@@ -236,7 +246,7 @@ class Publisher:
         return origin
 
     def _recorded(self, own: _Own) -> _Own:
-        """Return a journal with the last segment that is published. Raises GatewayError if the journal of this process
+        """Return a journal with the last segment that is published. Raises JournalTaken if the journal of this process
         is no longer its own."""
         known = self._catalog.receiving_journal(own.id)
         if known is None:
@@ -244,16 +254,23 @@ class Publisher:
                 f"the journal {own.id} of this receiver was removed from the catalog: restart the receiver to have its "
                 "messages published"
             )
-        if own.journal is self._context.journal and known.receiver != self._context.instance:
-            raise GatewayError(
-                f"{known.receiver} has opened the journal {own.id} of this receiver, in this folder or in a copy of "
+        if own.journal is self._context.journal:
+            self._require_opened_last(known)
+        return own._replace(published=known.published)
+
+    def _require_opened_last(self, known: ReceivingJournal) -> None:
+        """Raise JournalTaken if another process has opened the journal of this one."""
+        if known.receiver != self._context.instance:
+            raise JournalTaken(
+                f"{known.receiver} has opened the journal {known.id} of this receiver, in this folder or in a copy of "
                 "it: give each receiver a data folder of its own"
             )
-        return own._replace(published=known.published)
 
     def _away(self) -> list[str]:
         """Show that this receiver is at work. Return the journals of receivers without a disk that are away."""
         own = self._catalog.receiving_journal(self._own.id)
+        if own is not None:
+            self._require_opened_last(own)
         if own is not None and own.has_left:
             log.warning("receiver_rejoined", journal=own.id, reason="it had been made to leave")
             self._join()
