@@ -100,7 +100,7 @@ class OwnSegments:
                 self._uncompared.remove(each.number)
                 if lacking:
                     log.warning(
-                        "segment_journalled_again",
+                        "segment_recovered",
                         segment=each.number,
                         messages=lacking,
                         reason="the shared journal has other messages under its number: a process with a copy of this "
