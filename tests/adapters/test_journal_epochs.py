@@ -130,7 +130,7 @@ def test_a_process_that_cannot_know_its_epoch_says_so(tmp_path: Path, content: b
             before.append([message(b"b")])
         with closing(opened(tmp_path, 5)) as after:
             assert after.identity() == before.identity()._replace(epoch=5)
-            assert list(kept(after).values())[0] == b"a"
+            assert next(iter(kept(after).values())) == b"a"
             with pytest.raises(JournalTaken, match="with epoch 5, and this process has epoch 4"):
                 before.append([message(b"c")])
 

@@ -156,12 +156,15 @@ def test_what_a_receiver_has_beside_a_copy_of_its_journal_is_published_at_its_ne
     for each in (one, copy):
         each.close()
     one = shared.begin("one")
+    one._leaving.is_empty = True
+    one._publish()
+    assert not one._publisher.has_left, "its disk is still needed"
     one.stream.start()
-    publish(one)
-    publish(one)
+    for _ in range(3):
+        publish(one)
+    assert one._publisher.has_left
     expected = [b"1", b"2", *(b"%d of %s" % (number, of) for number in (3, 4, 5) for of in (b"copy", b"one"))]
     assert sorted(shared.archived()) == expected
-    publish(one)
     assert one._own.journal.segments() == []
     assert one.checks()["publishing"]["ok"]
     one._stop.set()

@@ -1,8 +1,8 @@
 """The end of segments in a receiver's own journal: each is removed when the shared journal has its messages.
 
-That is certain of a segment that this process has added to the archive. Of any other, the catalog says only that its
-number is published. That was an earlier process with this journal, which was killed before it removed the segment. Or it
-was a process with a copy of this journal, which has given the same number to other messages.
+That is certain of a segment that this process has added to the archive. Of any other, the catalog says only that
+its number is published. An earlier process with this journal has done it, which was killed before it removed the segment; or
+a process with a copy of this journal, which has given the same number to other messages.
 
 So each message of such a segment is looked for in the archive, by all its fields and the bytes of its body. What is not
 there is journalled again, as part of a new segment, which is published as any other. Only then is the old one removed.
@@ -53,14 +53,10 @@ class OwnSegments:
 
     def retire(self) -> None:
         """Remove what is published: the own journal is not read again."""
-        segments = self._journal.segments()
-        old = [each for each in segments if each.sealed_at is not None and self._publisher.is_published(each)]
-        added = self._publisher.added
-        certain = [each.number for each in old if each.number in added or not self._has_copies]
-        uncertain = [each for each in old if each.number not in added and self._has_copies]
+        uncertain = self.uncertain()
         self._uncompared = [each.number for each in uncertain]
         try:
-            self._remove(certain)
+            self._remove([each.number for each in self._published() if each not in uncertain])
             if uncertain:
                 self._compare(uncertain)
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
@@ -68,10 +64,20 @@ class OwnSegments:
         else:
             self._fault.worked()
 
+    def uncertain(self) -> list[Segment]:
+        """Return the segments whose numbers are published, and which this process has not added to the archive."""
+        if not self._has_copies:
+            return []
+        return [each for each in self._published() if each.number not in self._publisher.added]
+
     def check(self) -> dict[str, Any]:
         """Return the part of the health report: `uncompared` are segments whose messages are not found yet."""
         error = self._fault.error
         return {"ok": error is None, "uncompared": self._uncompared, "error": error}
+
+    def _published(self) -> list[Segment]:
+        segments = self._journal.segments()
+        return [each for each in segments if each.sealed_at is not None and self._publisher.is_published(each)]
 
     def _remove(self, numbers: Sequence[int]) -> None:
         if numbers:
@@ -116,7 +122,9 @@ class OwnSegments:
         last = Position.unpack(self._catalog.published()).segment  # before the archive is listed
         listed = self._archive.segments()
         if not any(each.number == last for each in listed):
-            raise GatewayError(f"{self._archive.path(last)} is missing, which is the last published segment: put it back")
+            raise GatewayError(
+                f"{self._archive.path(last)} is missing, which receivers have published last: put it back"
+            )
         found: dict[int, int] = {}
         for each in reversed(listed):
             if each.created_at < begun_at - CLOCKS_DIFFER:
