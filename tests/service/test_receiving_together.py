@@ -258,6 +258,7 @@ def test_a_journal_of_one_receiver_goes_on_as_the_one_of_several(shared: Shared,
         publish(each)
     assert sorted(shared.archived()) == [b"1", b"2", b"3", b"4", b"5"]
     for each in begun.values():
+        assert each._own.journal.segments() == [], "also what the one that was alone has archived under its own numbers"
         each.close()
 
 

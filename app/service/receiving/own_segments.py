@@ -1,8 +1,8 @@
 """The end of segments in a receiver's own journal: each is removed when the shared journal has its messages.
 
-That is certain of a segment that this process has added to the archive. Of any other, the catalog says only that
-its number is published. An earlier process with this journal has done it, which was killed before it removed the segment; or
-a process with a copy of this journal, which has given the same number to other messages.
+That is certain of a segment that this process has added to the archive. Of any other, the catalog says only that its
+number is published. An earlier process with this journal may have done that, and was killed before it removed the
+segment; or a process with a copy of this journal, which has given the same number to other messages.
 
 So each message of such a segment is looked for in the archive, by all its fields and the bytes of its body. What is not
 there is journalled again, as part of a new segment, which is published as any other. Only then is the old one removed.

@@ -181,8 +181,8 @@ class Publisher:
         return self._own.published
 
     def is_published(self, segment: Segment) -> bool:
-        """Tell whether the shared journal has a segment of this number. If this process has not added it, a process with
-        a copy of the journal may have done so, with other messages."""
+        """Tell whether the shared journal has a segment of this number. If another process has added it, that may be one
+        with a copy of the journal, and with other messages."""
         return segment.number <= self._own.published
 
     def check(self) -> dict[str, Any]:
