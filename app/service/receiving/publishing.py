@@ -105,11 +105,11 @@ class Publisher:
         self._may_lack = False
         """Whether the catalog may lack what receivers have published, or this receiver: its database was put back."""
         self.has_left = False
+        self._fault = Recurring(log, "publishing", consequence="sealed segments stay in the receiver's own journal")
         self.taken: str | None = None
         """Why this process must not receive any more: another one has opened its journal, or a copy of it."""
         self.added: set[int] = set()
         """Own segments that this process has added to the archive, until they are retired."""
-        self._fault = Recurring(log, "publishing", consequence="sealed segments stay in the receiver's own journal")
         context.metrics.archive_waiting_segments.set_function(lambda: len(self._own.waiting()))
 
     def publish(self) -> None:
@@ -181,8 +181,8 @@ class Publisher:
         return self._own.published
 
     def is_published(self, segment: Segment) -> bool:
-        """Tell whether the shared journal has a segment of this number. If another process has added it, that may be one
-        with a copy of the journal, and with other messages."""
+        """Tell whether the shared journal has a segment of this number. If another process has added it, that may be
+        one with a copy of the journal, and with other messages."""
         return segment.number <= self._own.published
 
     def check(self) -> dict[str, Any]:
