@@ -46,17 +46,17 @@ class OwnSegments:
     ) -> None:
         self._journal, self._catalog, self._archive = context.journal, context.catalog, archive
         self._publisher, self._journal_again, self._stop = publisher, journal_again, stop
-        # Nobody has a copy of a journal in the place of the archive: the store gives each of its numbers once.
-        self._has_copies = context.settings.journal.ack != "archive"
         self._uncompared: list[int] = []
         self._fault = Recurring(log, "retiring", consequence="published segments stay in the receiver's own journal")
 
     def retire(self) -> None:
         """Remove what is published: the own journal is not read again."""
-        uncertain = self.uncertain()
+        published = self._publisher.published_segments()
+        certain = {each.number for each in published if self._publisher.is_certain(each)}
+        uncertain = [each for each in published if each.number not in certain]
         self._uncompared = [each.number for each in uncertain]
         try:
-            self._remove([each.number for each in self._published() if each not in uncertain])
+            self._remove(sorted(certain))
             if uncertain:
                 self._compare(uncertain)
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
@@ -64,20 +64,10 @@ class OwnSegments:
         else:
             self._fault.worked()
 
-    def uncertain(self) -> list[Segment]:
-        """Return the segments whose numbers are published, and which this process has not added to the archive."""
-        if not self._has_copies:
-            return []
-        return [each for each in self._published() if each.number not in self._publisher.added]
-
     def check(self) -> dict[str, Any]:
         """Return the part of the health report: `uncompared` are segments whose messages are not found yet."""
         error = self._fault.error
         return {"ok": error is None, "uncompared": self._uncompared, "error": error}
-
-    def _published(self) -> list[Segment]:
-        segments = self._journal.segments()
-        return [each for each in segments if each.sealed_at is not None and self._publisher.is_published(each)]
 
     def _remove(self, numbers: Sequence[int]) -> None:
         if numbers:

@@ -147,10 +147,11 @@ class Publisher:
 
     def leave(self, *, for_good: bool = False) -> None:
         """Publish all that is sealed; nothing comes after it. A receiver without a disk then leaves: its next process
-        has another journal, and the same sessions. One that leaves for good has ended them."""
+        has another journal, and the same sessions. One that leaves for good has ended them. What is uncertain is
+        compared before."""
         self.publish()
         known = self._catalog.receiving_journal(self._own.id)
-        if self.has_left or known is None or self._own.waiting():
+        if self.has_left or known is None or self._own.waiting() or self.has_uncertain():
             return
         if known.in_archive or for_good:
             self._catalog.leave(self._own.id, keeps_sessions=not for_good)
@@ -184,6 +185,20 @@ class Publisher:
         """Tell whether the shared journal has a segment of this number. If another process has added it, that may be
         one with a copy of the journal, and with other messages."""
         return segment.number <= self._own.published
+
+    def published_segments(self) -> list[Segment]:
+        """Return the own segments that are sealed, and whose numbers are published."""
+        segments = self._context.journal.segments()
+        return [each for each in segments if each.sealed_at is not None and self.is_published(each)]
+
+    def is_certain(self, segment: Segment) -> bool:
+        """Tell whether the segment that was published under a number is surely this one: this process has added it, or
+        nobody can have a copy of the journal. In the place of the archive, the store gives each of its numbers once."""
+        return segment.number in self.added or self._context.settings.journal.ack == "archive"
+
+    def has_uncertain(self) -> bool:
+        """Tell whether published segments are still to be compared with the archive (`OwnSegments`)."""
+        return not all(map(self.is_certain, self.published_segments()))
 
     def check(self) -> dict[str, Any]:
         """Return the state of publishing for the health report."""
@@ -274,7 +289,8 @@ class Publisher:
         if own is not None and own.has_left:
             log.warning("receiver_rejoined", journal=own.id, reason="it had been made to leave")
             self._join()
-        if own is not None and own.owes and (self._debt is None or self._debt.request < own.asked):
+        is_new = own is not None and own.owes and (self._debt is None or self._debt.request < own.asked)
+        if own is not None and is_new and not self.has_uncertain():
             end = self._context.journal.end()  # all that was acknowledged when it was asked
             self._debt = _Debt(own.asked, 0 if end is None else end.segment)
         self._show()

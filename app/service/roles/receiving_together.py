@@ -137,7 +137,7 @@ class ReceivingTogether:
     def _publish(self) -> None:
         """Publish what is sealed. A receiver ends if another one has taken over, or has opened its journal or a copy of
         it: brokers give what it has not acknowledged to others, or to its next process."""
-        if self._leaving.is_empty and not self._segments.uncertain():
+        if self._leaving.is_empty:
             self._own.journal.seal()
             self._publisher.leave(for_good=True)
         else:
