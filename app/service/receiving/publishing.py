@@ -96,6 +96,7 @@ class Publisher:
     ) -> None:
         self._context, self._archive, self._sources, self._sessions = context, archive, sources, sessions
         self._catalog = context.catalog
+        self._opened_at = 0
         self._shared = self._join()
         self._own = self._recorded(_Own(context.journal, context.journal.identity().id))
         self._ends: deque[Publication] = deque()
@@ -274,8 +275,14 @@ class Publisher:
         return own._replace(published=known.published)
 
     def _require_opened_last(self, known: ReceivingJournal) -> None:
-        """Raise JournalTaken if another process has opened the journal of this one."""
-        if known.receiver != self._context.instance:
+        """Raise JournalTaken if another process has opened the journal of this one since. In a database that was put
+        back, it is one before this one, which then joins again."""
+        if known.receiver == self._context.instance:
+            self._opened_at = known.opened_at
+        elif known.opened_at < self._opened_at:
+            self._may_lack = True
+            raise GatewayError(f"the catalog knows {known.receiver}, which had opened the journal {known.id} before")
+        else:
             raise JournalTaken(
                 f"{known.receiver} has opened the journal {known.id} of this receiver, in this folder or in a copy of "
                 "it: give each receiver a data folder of its own"
