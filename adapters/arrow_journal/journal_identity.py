@@ -77,9 +77,15 @@ class IdentityFile:
         self.known = save(self._folder, known, self._own)
 
     def taken(self) -> JournalTaken | None:
-        """Return the error of a process after which another one has opened the folder; None if none has."""
+        """Return the error of a process after which another one has opened the folder, or which cannot know it; None if
+        none has."""
         if self._own is None or (last := epoch_in(self._folder)) == self.known.epoch:
             return None
+        if last is None:
+            return JournalTaken(
+                f"{self._folder / NAME} is missing or cannot be read, so this process cannot tell whether another "
+                "gateway has opened the journal, and stops writing: the next one to open it writes the file again"
+            )
         return JournalTaken(
             f"another gateway has opened the journal in {self._folder} with epoch {last}, and this process has "
             f"epoch {self.known.epoch}, so it stops writing"

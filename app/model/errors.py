@@ -40,7 +40,7 @@ class GatewayError(Exception):
 
 
 class JournalTaken(GatewayError):
-    """Another gateway has opened the journal: this process must neither write nor acknowledge anything."""
+    """Another gateway has opened the journal, or may have: this process must neither write nor acknowledge anything."""
 
 
 class JournalFull(GatewayError):

@@ -119,6 +119,22 @@ def test_an_earlier_process_gets_an_error(tmp_path: Path) -> None:
     assert ArrowJournal.last_epoch(tmp_path / "none") == 0
 
 
+@pytest.mark.parametrize("content", [None, b"", b"damaged" * 2000])
+def test_a_process_that_cannot_know_its_epoch_says_so(tmp_path: Path, content: bytes | None) -> None:
+    with closing(opened(tmp_path, 4)) as before:
+        before.append([message(b"a")])
+        (tmp_path / "identity").unlink()
+        if content is not None:
+            (tmp_path / "identity").write_bytes(content)
+        with pytest.raises(JournalTaken, match="identity is missing or cannot be read"):
+            before.append([message(b"b")])
+        with closing(opened(tmp_path, 5)) as after:
+            assert after.identity() == before.identity()._replace(epoch=5)
+            assert next(iter(kept(after).values())) == b"a"
+            with pytest.raises(JournalTaken, match="with epoch 5, and this process has epoch 4"):
+                before.append([message(b"c")])
+
+
 def test_a_process_that_wants_the_folder_for_itself_waits_for_all_others(tmp_path: Path) -> None:
     with closing(opened(tmp_path, 1)), pytest.raises(GatewayError, match="in use"):
         ArrowJournal(tmp_path)

@@ -94,6 +94,9 @@ def test_what_is_asked_for_is_published_at_once_and_then_said(place: ReceiversTo
     one = place.begin("one")
     assert owes()
     one.publisher.publish()
+    assert owes(), "the numbers of these segments are published, but they are not compared yet"
+    one.context.journal.retire(*one.retirable)
+    look()
     assert not owes()
     one.receive(b"last")
     one.archive["add"] = fails
@@ -175,6 +178,20 @@ def test_a_process_stands_still_while_the_next_one_publishes_from_its_journal(
     assert place.archived() == [b"1", b"2"]
     is_refused = one.error is not None and "another has opened the journal" in one.error
     assert is_refused == (instance == "another")
+
+
+def test_a_catalog_that_was_put_back_does_not_end_a_receiver(place: ReceiversTogether) -> None:
+    """It knows the process that had the journal before."""
+    one = place.begin("one")
+    one.receive(b"1")
+    one.catalog["receiving_journal"] = lambda method, journal: (
+        (known := method(journal)) and known._replace(receiver="one before", opened_at=known.opened_at - 1)
+    )
+    one.publisher.publish()
+    assert (one.publisher.taken, "one before" in (one.error or "")) == (None, True)
+    one.catalog.clear()
+    one.publisher.publish()
+    assert (one.error, place.archived()) == (None, [b"1"])
 
 
 def test_only_one_publishes_at_a_time(place: ReceiversTogether) -> None:

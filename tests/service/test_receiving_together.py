@@ -36,6 +36,7 @@ class Shared:
         self._context = ArchiveContext(**others | {"journal": self.archive})
         self.catalog = context.catalog
         self._receiving = context
+        self.taken: list[str] = []
 
     def begin(self, name: str, receivers: Mapping[str, Receiver] = NONE) -> ReceivingTogether:
         """Begin a process with the journal of this name."""
@@ -46,7 +47,7 @@ class Shared:
             own,  # type: ignore[arg-type]
             receivers,
             Event(),
-            lambda _why: None,
+            self.taken.append,
         )
         found.recover()
         return found
@@ -70,8 +71,8 @@ class Shared:
 
 
 def publish(receiving: ReceivingTogether) -> None:
-    receiving._publisher.publish()
-    receiving._retire()
+    receiving._publish()
+    receiving._segments.retire()
 
 
 @pytest.fixture
@@ -112,6 +113,105 @@ def test_a_journal_that_another_receiver_has_opened_a_copy_of_is_not_published(s
     assert shared.archived() == [b"1"]
     for each in (one, copy):
         each.close()
+
+
+@pytest.mark.parametrize("is_idle", [False, True])
+def test_a_receiver_whose_journal_was_opened_by_another_acknowledges_nothing_more(
+    shared: Shared, is_idle: bool
+) -> None:
+    one, acknowledged = shared.begin("one"), list[str]()
+    one.stream.start()
+    publish(one)
+    shutil.copytree(shared.folder / "one", shared.folder / "copy")
+    copy = shared.begin("copy")
+    if is_idle:
+        one._publisher._looked_at = 0.0
+    else:
+        shared.receive(one, b"1")
+    publish(one)
+    (why,) = shared.taken
+    assert "copy 2 has opened the journal" in why
+    message = PhysicalMessage(SOURCE, "sas_queue", body=b"2")
+    one.stream.intake.submit([message], lambda: acknowledged.append("2"))
+    one._stop.set()
+    one.stream.stop()
+    assert acknowledged == []
+    for each in (one, copy):
+        each.close()
+
+
+def test_what_a_receiver_has_beside_a_copy_of_its_journal_is_published_at_its_next_start(shared: Shared) -> None:
+    """The copy has published other messages under the same numbers; the first ones of both are the same."""
+    one = shared.begin("one")
+    shared.receive(one, b"1")
+    publish(one)
+    shared.receive(one, b"2")
+    shutil.copytree(shared.folder / "one", shared.folder / "copy")
+    copy = shared.begin("copy")
+    for body in (b"3", b"4", b"5"):
+        shared.receive(one, b"%s of one" % body)
+        shared.receive(copy, b"%s of copy" % body)
+    publish(one)
+    publish(copy)
+    for each in (one, copy):
+        each.close()
+    one = shared.begin("one")
+    one._leaving.is_empty = True
+    one._publish()
+    assert not one._publisher.has_left, "its disk is still needed"
+    one.stream.start()
+    for _ in range(3):
+        publish(one)
+    assert one._publisher.has_left
+    expected = [b"1", b"2", *(b"%d of %s" % (number, of) for number in (3, 4, 5) for of in (b"copy", b"one"))]
+    assert sorted(shared.archived()) == expected
+    assert one._own.journal.segments() == []
+    assert one.checks()["publishing"]["ok"]
+    one._stop.set()
+    one.stop()
+    one.close()
+
+
+def test_a_process_that_is_killed_before_it_removes_what_it_has_published_compares_it(shared: Shared) -> None:
+    """Nothing comes twice, also if some of the segments that became one were removed. While the archive cannot be
+    read, nothing is removed."""
+    one = shared.begin("one")
+    for body in (b"1", b"2", b"3"):
+        shared.receive(one, body)
+    one._publish()
+    one._own.journal.retire(1)
+    one.close()
+    one = shared.begin("one")
+    archived = shared.folder / "archive" / "0000000001.arrows"
+    archived.rename(shared.folder / "away")
+    publish(one)
+    check = one.checks()["publishing"]
+    assert (check["ok"], check["uncompared"], len(one._own.journal.segments())) == (False, [2, 3], 2)
+    (shared.folder / "away").rename(archived)
+    publish(one)
+    check = one.checks()["publishing"]
+    assert (check["ok"], check["uncompared"], one._own.journal.segments()) == (True, [], [])
+    assert shared.archived() == [b"1", b"2", b"3"]
+    one.close()
+
+
+def test_what_the_archive_has_damaged_is_published_again(shared: Shared) -> None:
+    one = shared.begin("one")
+    for body in (b"1" * 5000, b"2" * 5000):
+        shared.receive(one, body)
+    one._publish()
+    one.close()
+    archived = shared.folder / "archive" / "0000000001.arrows"
+    archived.chmod(0o600)
+    archived.write_bytes(archived.read_bytes().replace(b"2" * 5000, b"2" * 4999 + b"3"))
+    one = shared.begin("one")
+    one.stream.start()
+    publish(one)
+    publish(one)
+    assert [body[:1] for body in shared.archived()] == [b"1", b"", b"2"]
+    one._stop.set()
+    one.stop()
+    one.close()
 
 
 def test_what_was_received_before_the_end_is_published_by_the_next_process(shared: Shared) -> None:
@@ -158,6 +258,7 @@ def test_a_journal_of_one_receiver_goes_on_as_the_one_of_several(shared: Shared,
         publish(each)
     assert sorted(shared.archived()) == [b"1", b"2", b"3", b"4", b"5"]
     for each in begun.values():
+        assert each._own.journal.segments() == [], "also what the one that was alone has archived under its own numbers"
         each.close()
 
 

@@ -58,13 +58,17 @@ class SharedIntake:
 
         `mark` is called once they are in the journal again. Raises JournalFull.
         """
+        self.journal_unchanged([message.replayed() for message in messages])
+        mark()
+
+    def journal_unchanged(self, messages: Sequence[PhysicalMessage]) -> None:
+        """Write messages of the journal to it again as they are, and wait until they are there. Raises JournalFull."""
         if (holding := self.backlog.holding) is not None:
             raise JournalFull(holding)
         journalled = Event()
-        self._put([message.replayed() for message in messages], journalled.set)
+        self._put(messages, journalled.set)
         if not journalled.wait(REPLAY_SECONDS):
             raise JournalFull(self.backlog.holding or "the journal cannot be written at present; try again later")
-        mark()
 
     def _put(
         self,

@@ -31,12 +31,12 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from app import plugins
-from app.model.errors import DamagedError, GatewayError
+from app.model.errors import DamagedError, GatewayError, JournalTaken
 from app.model.message import Position
 from app.model.records import JournalIdentity, Publication
 from app.observe import Recurring, logger
 from app.ports import ArchivedJournal, Catalog, JournalArchive, Segment, WritableJournal
-from app.ports.catalog.shared_journal import NO_SESSIONS
+from app.ports.catalog.shared_journal import NO_SESSIONS, ReceivingJournal
 from app.service.context import WriterContext
 from app.service.retention.receiving_time import Reached
 
@@ -96,6 +96,7 @@ class Publisher:
     ) -> None:
         self._context, self._archive, self._sources, self._sessions = context, archive, sources, sessions
         self._catalog = context.catalog
+        self._opened_at = 0
         self._shared = self._join()
         self._own = self._recorded(_Own(context.journal, context.journal.identity().id))
         self._ends: deque[Publication] = deque()
@@ -106,6 +107,10 @@ class Publisher:
         """Whether the catalog may lack what receivers have published, or this receiver: its database was put back."""
         self.has_left = False
         self._fault = Recurring(log, "publishing", consequence="sealed segments stay in the receiver's own journal")
+        self.taken: str | None = None
+        """Why this process must not receive any more: another one has opened its journal, or a copy of it."""
+        self.added: set[int] = set()
+        """Own segments that this process has added to the archive, until they are retired."""
         context.metrics.archive_waiting_segments.set_function(lambda: len(self._own.waiting()))
 
     def publish(self) -> None:
@@ -129,6 +134,9 @@ class Publisher:
             if (debt := self._debt) is not None and self._own.published >= debt.segment:
                 self._catalog.answer(self._own.id, debt.request)
                 self._debt = None
+        except JournalTaken as error:
+            self.taken = str(error)
+            self._fault.failed(error)
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
         else:
@@ -140,10 +148,11 @@ class Publisher:
 
     def leave(self, *, for_good: bool = False) -> None:
         """Publish all that is sealed; nothing comes after it. A receiver without a disk then leaves: its next process
-        has another journal, and the same sessions. One that leaves for good has ended them."""
+        has another journal, and the same sessions. One that leaves for good has ended them. What is uncertain is
+        compared before."""
         self.publish()
         known = self._catalog.receiving_journal(self._own.id)
-        if self.has_left or known is None or self._own.waiting():
+        if self.has_left or known is None or self._own.waiting() or self.has_uncertain():
             return
         if known.in_archive or for_good:
             self._catalog.leave(self._own.id, keeps_sessions=not for_good)
@@ -174,8 +183,23 @@ class Publisher:
         return self._own.published
 
     def is_published(self, segment: Segment) -> bool:
-        """Tell whether the shared journal has a segment."""
+        """Tell whether the shared journal has a segment of this number. If another process has added it, that may be
+        one with a copy of the journal, and with other messages."""
         return segment.number <= self._own.published
+
+    def published_segments(self) -> list[Segment]:
+        """Return the own segments that are sealed, and whose numbers are published."""
+        segments = self._context.journal.segments()
+        return [each for each in segments if each.sealed_at is not None and self.is_published(each)]
+
+    def is_certain(self, segment: Segment) -> bool:
+        """Tell whether the segment that was published under a number is surely this one: this process has added it, or
+        nobody can have a copy of the journal. In the place of the archive, the store gives each of its numbers once."""
+        return segment.number in self.added or self._context.settings.journal.ack == "archive"
+
+    def has_uncertain(self) -> bool:
+        """Tell whether published segments are still to be compared with the archive (`OwnSegments`)."""
+        return not all(map(self.is_certain, self.published_segments()))
 
     def check(self) -> dict[str, Any]:
         """Return the state of publishing for the health report."""
@@ -213,6 +237,8 @@ class Publisher:
                 ) from error
             if not is_added:
                 origin = self._origin(number)
+            elif own.journal is self._context.journal:
+                self.added.update(segments)
             self._catalog.record_published(origin)
             if origin.journal == self._own.id:
                 self._ends.append(origin)
@@ -236,7 +262,7 @@ class Publisher:
         return origin
 
     def _recorded(self, own: _Own) -> _Own:
-        """Return a journal with the last segment that is published. Raises GatewayError if the journal of this process
+        """Return a journal with the last segment that is published. Raises JournalTaken if the journal of this process
         is no longer its own."""
         known = self._catalog.receiving_journal(own.id)
         if known is None:
@@ -244,20 +270,34 @@ class Publisher:
                 f"the journal {own.id} of this receiver was removed from the catalog: restart the receiver to have its "
                 "messages published"
             )
-        if own.journal is self._context.journal and known.receiver != self._context.instance:
-            raise GatewayError(
-                f"{known.receiver} has opened the journal {own.id} of this receiver, in this folder or in a copy of "
+        if own.journal is self._context.journal:
+            self._require_opened_last(known)
+        return own._replace(published=known.published)
+
+    def _require_opened_last(self, known: ReceivingJournal) -> None:
+        """Raise JournalTaken if another process has opened the journal of this one since. In a database that was put
+        back, it is one before this one, which then joins again."""
+        if known.receiver == self._context.instance:
+            self._opened_at = known.opened_at
+        elif known.opened_at < self._opened_at:
+            self._may_lack = True
+            raise GatewayError(f"the catalog knows {known.receiver}, which had opened the journal {known.id} before")
+        else:
+            raise JournalTaken(
+                f"{known.receiver} has opened the journal {known.id} of this receiver, in this folder or in a copy of "
                 "it: give each receiver a data folder of its own"
             )
-        return own._replace(published=known.published)
 
     def _away(self) -> list[str]:
         """Show that this receiver is at work. Return the journals of receivers without a disk that are away."""
         own = self._catalog.receiving_journal(self._own.id)
+        if own is not None:
+            self._require_opened_last(own)
         if own is not None and own.has_left:
             log.warning("receiver_rejoined", journal=own.id, reason="it had been made to leave")
             self._join()
-        if own is not None and own.owes and (self._debt is None or self._debt.request < own.asked):
+        is_new = own is not None and own.owes and (self._debt is None or self._debt.request < own.asked)
+        if own is not None and is_new and not self.has_uncertain():
             end = self._context.journal.end()  # all that was acknowledged when it was asked
             self._debt = _Debt(own.asked, 0 if end is None else end.segment)
         self._show()

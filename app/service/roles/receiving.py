@@ -35,6 +35,7 @@ REPLAY_SECONDS = 1.0
 ANSWER_SECONDS = 0.1
 ASK_SECONDS = 0.5
 STOP_SECONDS = 20.0
+TAKEN_SECONDS = 0.5
 LOOK_SECONDS = 2.0
 """The time after which a process looks again whether there are more archives."""
 NO_SEGMENT = 1 << 62
@@ -125,6 +126,7 @@ class OwnReceiving:
             every(UPKEEP_SECONDS, "seal", partial(seal_old_segment, context)),
             every(UPKEEP_SECONDS, "retire", self._upkeep.retire_segments),
             every(1.0, "heal", self._healer.step),
+            every(TAKEN_SECONDS, "taken", self._end_if_taken),
         ]
         if answers is not None:
             self._own_workers.append(every(ANSWER_SECONDS, "answer", answers.step))
@@ -196,6 +198,12 @@ class OwnReceiving:
     def _may_go(self, segment: Segment) -> bool:
         archived = self._archiver is None or self._archiver.has(segment)
         return archived and self.stream.assembly.may_go(segment.number)
+
+    def _end_if_taken(self) -> None:
+        """End this process when it cannot write the journal any more. It may hold the lease, for which others wait."""
+        backlog = self.stream.backlog
+        if backlog.is_stopping and not self._stop.is_set():
+            self._taken(backlog.holding or "another gateway has opened the journal")
 
     def _keep_lock(self) -> None:
         """Stop the gateway when another one has taken over. Brokers give it the messages that are not acknowledged."""

@@ -12,7 +12,6 @@ from threading import Event
 from typing import Any
 
 from app.model.errors import GatewayError
-from app.observe import logger
 from app.ports import HeldLease, Receiver
 from app.service.assembling.asking import Askers
 from app.service.assembling.assembly_hosts import AssembledElsewhere
@@ -22,12 +21,11 @@ from app.service.receipts.receipt_replies import ReceiptReplies
 from app.service.receiving.catalog_claim import require_journal
 from app.service.receiving.journal_upkeep import measure_journal, seal_old_segment
 from app.service.receiving.leaving import Leaving
+from app.service.receiving.own_segments import OwnSegments
 from app.service.receiving.publishing import Publisher
 from app.service.retention.receiving_time import SavedReceivingTime
 from app.service.stream import Stream
 from app.service.threads import Worker, periodic
-
-log = logger(__name__)
 
 PUBLISH_SECONDS = 0.25
 UPKEEP_SECONDS = 1.0
@@ -65,6 +63,7 @@ class ReceivingTogether:
         place, journal_id = self._publisher.place, journal.identity().id
         self._receiving_ends = ends = Event()
         self.stream = stream = Stream(own, receivers, AssembledElsewhere(own), ends, place=place, journal=journal_id)
+        self._segments = OwnSegments(own, archive, self._publisher, stream.intake.journal_unchanged, stop)
         self._leaving = Leaving(own, journal_id, receivers, stream.intake_of, stream.receives, ends)
         self.times = SavedReceivingTime(catalog)
         self.free_bytes = journal.free_bytes
@@ -74,7 +73,7 @@ class ReceivingTogether:
             every(1.0, "receiving time", self.stream.times.step),
             every(UPKEEP_SECONDS, "seal", partial(seal_old_segment, own)),
             every(PUBLISH_SECONDS, "publish", self._publish),
-            every(UPKEEP_SECONDS, "retire", self._retire),
+            every(UPKEEP_SECONDS, "retire", self._segments.retire),
             every(REPLAY_SECONDS, "replay", self._carry_out_replays),
             every(LEAVE_SECONDS, "leave", self._leaving.step),
         ]
@@ -123,30 +122,32 @@ class ReceivingTogether:
         """Return the checks of journal, publishing and receiving: a receiver may have left for good."""
         state = "left" if self._publisher.has_left else "leaving" if self._leaving.is_asked else "receiving"
         receiving = {"ok": state == "receiving", "state": state}
-        return {"journal": self.stream.check(), "publishing": self._publisher.check(), "receiving": receiving}
+        publishing, retiring = self._publisher.check(), self._segments.check()
+        publishing |= {
+            "ok": publishing["ok"] and retiring["ok"],
+            "error": publishing["error"] or retiring["error"],
+            "uncompared": retiring["uncompared"],
+        }
+        return {"journal": self.stream.check(), "publishing": publishing, "receiving": receiving}
 
     def between(self, change: Change) -> None:
         """Make a change at once."""
         at_once(change)
 
     def _publish(self) -> None:
-        """Publish what is sealed. A receiver that another one has taken over ends: brokers give what it has not
-        acknowledged to others, and its next process has another journal."""
+        """Publish what is sealed. A receiver ends if another one has taken over, or has opened its journal or a copy of
+        it: brokers give what it has not acknowledged to others, or to its next process."""
         if self._leaving.is_empty:
             self._own.journal.seal()
             self._publisher.leave(for_good=True)
         else:
             self._publisher.publish()
-        if self.stream.backlog.is_stopping and not self._stop.is_set():
-            self._taken(self.stream.backlog.holding or "another receiver has taken over")
-
-    def _retire(self) -> None:
-        """Remove what is published: the own journal is not read again."""
-        segments = self._own.journal.segments()
-        old = [each.number for each in segments if each.sealed_at is not None and self._publisher.is_published(each)]
-        if old:
-            self._own.journal.retire(*old)
-            log.info("segments_retired", first=old[0], last=old[-1], count=len(old))
+        backlog, taken = self.stream.backlog, self._publisher.taken
+        if taken is not None:
+            backlog.hold(taken)
+            backlog.stop()
+        if backlog.is_stopping and not self._stop.is_set():
+            self._taken(taken or backlog.holding or "another receiver has taken over")
 
     def _ask(self) -> None:
         """Ask senders for missing parts, by one receiver at a time. Each takes note of how far sources are."""
