@@ -154,7 +154,6 @@ def run() -> None:
     terminal.guard_standard_output()
     try:
         try:
-            _require_unicode(sys.argv)
             application()
         finally:
             sys.stdout.flush()
@@ -164,6 +163,9 @@ def run() -> None:
         _end(Failure(str(error)))
     except OSError as error:
         _end(Failure(f"{error.filename}: {error.strerror}" if error.filename else str(error)))
+    except UnicodeEncodeError:
+        _refuse_bytes(sys.argv)
+        raise
     except Exception as error:
         from attachment_gateway_client import AttachmentGatewayError  # noqa: PLC0415 - most commands need neither
 
@@ -174,14 +176,14 @@ def run() -> None:
         raise
 
 
-def _require_unicode(arguments: Sequence[str]) -> None:
-    """Raise Failure for an argument that is not text: no name, key or address of the gateway can hold it."""
+def _refuse_bytes(arguments: Sequence[str]) -> None:
+    """End the process if an argument is not text. Names, keys and addresses are; a path need not be."""
     for number, argument in enumerate(arguments):
         try:
             argument.encode()
         except UnicodeEncodeError:
             why = f"argument {number} is {os.fsencode(argument)!r}, which is not {sys.getfilesystemencoding().upper()}"
-            raise Failure(why, "rename a file or folder that has such a name", WRONG_USAGE) from None
+            _end(Failure(why, "rename a file or folder that has such a name", WRONG_USAGE))
 
 
 def _end(failure: Failure) -> NoReturn:

@@ -73,7 +73,7 @@ def test_a_closed_standard_file(closed: str) -> None:
     assert done.stdout.startswith("{") == (" >&-" not in f" {closed}")
 
 
-@pytest.mark.parametrize("command", [b"ls --name \xff", b"show \xff", b"send \xff.bin --to out", b"config show --\xff"])
+@pytest.mark.parametrize("command", [b"ls --name \xff", b"show \xff", b"rm --yes \xff", b"get \xff"])
 def test_an_argument_that_is_not_text(command: bytes) -> None:
     done = ended(*map(os.fsdecode, command.split()))
     assert done.returncode == 2

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,8 +46,8 @@ class World:
         self.entry = stock.quarantined(b"\x00\x01\x02\x03 spoilt")
 
     def key(self, name: str, *scopes: May, limits: KeyLimits = UNLIMITED) -> str:
-        key, text = make_key(name, frozenset(scopes), self.stock.clock.now(), limits)
-        self.stock.catalog.add_key(key)
+        key, text = make_key("key", frozenset(scopes), self.stock.clock.now(), limits)
+        self.stock.catalog.add_key(replace(key, name=name))
         self._app.state.authenticator.keys._read_at = None  # so that it is read with the next request
         return text
 

@@ -160,8 +160,9 @@ class Stock:
     def many(self, count: int, before: int = 0) -> None:
         """Put `count` expired attachments of the source `many` into the catalog, numbered from `before` + 1 on, and
         newer than those before: copies of one, made by SQL."""
-        template = self.attachment(state=AttachmentState.EXPIRED, source="many", qualifier_2="template")
+        template = self.attachment(state=AttachmentState.EXPIRED, source="template", qualifier_2="template")
         own = {
+            "source": "'many'",
             "id": "printf('%032x', number)",
             "correl_id": "randomblob(16)",
             "qualifier_2": "printf('many-%06d.bin', number)",
