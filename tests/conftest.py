@@ -21,7 +21,7 @@ from xdist.scheduler import LoadFileScheduling
 from app.pipeline.job.spark_session import SparkSettings, session
 from tests.support import azurite, brief_java, length, object_server
 from tests.support.mosquitto import free_port
-from tests.support.postgresql import binaries, running_postgresql
+from tests.support.postgresql import Cluster, binaries, running_cluster, running_postgresql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # which takes half a second to load, and most tests go without
@@ -238,6 +238,15 @@ def postgresql() -> Iterator[Path]:
         pytest.skip("PostgreSQL's programs (initdb, postgres) are not installed")
     with running_postgresql(programs) as folder:
         yield folder
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A PostgreSQL server that the tests of a module may stop."""
+    if (programs := binaries()) is None:
+        pytest.skip("PostgreSQL's programs (initdb, postgres) are not installed")
+    with running_cluster(programs) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -13,20 +13,11 @@ from adapters.sql_catalog import SqlCatalog
 from app.model.errors import CatalogChanged, CatalogError, LeaseLost
 from app.model.records import Checkpoint, JournalIdentity, NewEvent
 from app.testing.waiting import until
-from tests.support.postgresql import Cluster, binaries, new_database, running_cluster
+from tests.support.postgresql import Cluster, new_database
 
 pytestmark = pytest.mark.database
 
 IDENTITY = JournalIdentity("journal", 1)
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """A PostgreSQL that may be stopped."""
-    if (programs := binaries()) is None:
-        pytest.skip("PostgreSQL's programs (initdb, postgres) are not installed")
-    with running_cluster(programs) as running:
-        yield running
 
 
 @pytest.fixture

@@ -21,22 +21,13 @@ from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.loads import assert_received, messages, mixed
 from tests.support.mosquitto import Mosquitto
 from tests.support.object_server import Bucket
-from tests.support.postgresql import Cluster, binaries, new_database, running_cluster
+from tests.support.postgresql import Cluster, new_database
 from tests.support.publish import publish
 from tests.support.sas_client import Attached, Program
 
 pytestmark = pytest.mark.broker
 
 COUNT = 8
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    """A PostgreSQL that may be stopped."""
-    if (programs := binaries()) is None:
-        pytest.skip("PostgreSQL's programs (initdb, postgres) are not installed")
-    with running_cluster(programs) as running:
-        yield running
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.support.gateway import mqtt_source
 from tests.support.length import IS_LONG
 from tests.support.loads import assert_received, messages, mixed
 from tests.support.mosquitto import Mosquitto
-from tests.support.postgresql import Cluster, binaries, running_cluster
+from tests.support.postgresql import Cluster
 from tests.support.publish import publish
 from tests.support.sas_client import Attached, Program, binary_file, disordered
 from tests.support.subscribe import left_in_session, subscribe
@@ -186,15 +186,6 @@ def _status(gateway: ForkedGateway, path: str) -> int:
 
 
 ENDS: list[Callable[[Pair, str], None]] = [Pair.pause, Pair.kill, Pair.cut, Pair.forget, Pair.away, Pair.terminate]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """A PostgreSQL that may be stopped."""
-    if (programs := binaries()) is None:
-        pytest.skip("PostgreSQL's programs (initdb, postgres) are not installed")
-    with running_cluster(programs) as running:
-        yield running
 
 
 @pytest.fixture
