@@ -55,8 +55,11 @@ def newest_log(connection: Connection) -> NewestLog:
 
 
 def begin_event_log(connection: Connection) -> None:
-    """Begin a log after the last event, in place of one without events."""
+    """Begin a log after the last event, in place of one without events. Its first event has the next number: after a
+    crash, the sequence of PostgreSQL would leave some out. Where all events were removed, it alone knows the last."""
     last = last_event(connection)
+    if last and connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SELECT setval(pg_get_serial_sequence('events', 'number'), {last + 1}, false)")
     connection.execute(delete(event_logs).where(event_logs.c.begins_after >= last))
     name = newest_log(connection).begins + token_hex(_DIGITS // 2)
     connection.execute(insert(event_logs).values(name=name, begins_after=last))

@@ -106,6 +106,17 @@ def test_another_log_begins_after_each_start_and_each_crash_and_has_no_lost_numb
     assert (catalog.newest_log() == newest) is (how == "nothing")
     assert catalog.event_logs().number(before.identify(2)) == 2
     assert catalog.event_logs().last_alike(before) == (None if how == "nothing" else 2)
+    assert catalog.last_event() == 3, "no number is left out"
+
+
+def test_numbers_go_on_when_all_events_were_removed(catalog: SqlCatalog, url: str) -> None:
+    catalog.bind(IDENTITY)
+    catalog.checkpoint(happened(4))
+    with psycopg.connect(url.replace("postgresql+psycopg", "postgresql"), autocommit=True) as session:
+        session.execute("DELETE FROM events")
+    catalog.bind(IDENTITY)
+    catalog.checkpoint(happened(1))
+    assert catalog.last_event() == 5
 
 
 def test_another_log_begins_where_another_database_takes_the_place(cluster: Cluster, url: str) -> None:
