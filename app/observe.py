@@ -10,17 +10,12 @@ from typing import Any, TextIO
 import structlog
 
 from app.model.errors import GatewayError
-from app.model.masking import masked
+from app.model.masking import masked, printable
 
 _QUIET_BELOW_WARNING = ("alembic", "httpx", "httpcore", "mcp", "amqtt", "py4j", "transitions")
 
 
 _NO_FACTS: Mapping[str, object] = {}
-
-
-def printable(text: str, also: str = "") -> str:
-    """Return text without control characters, since it may come from anywhere."""
-    return text if text.isprintable() else "".join(c if c.isprintable() or c in also else "\ufffd" for c in text)
 
 
 def _printable_fields(_logger: object, _name: str, fields: MutableMapping[str, Any]) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.terminal import err, out
-from app.observe import printable
+from app.model.masking import printable
 
 _GAP = 2
 _FIRST_DIGITS = 8

@@ -13,7 +13,7 @@ from rich.markup import escape
 from app.cli.command_files import whole_file
 from app.cli.get_command import choose
 from app.cli.terminal import Failure, err, out, table
-from app.observe import printable
+from app.model.masking import printable
 from app.ports import TableStore
 from app.service.tables import sql_queries
 from app.tables.write import FORMATS, OutputOptions, OutputTable, text_cells

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from app.observe import printable
+from app.model.masking import printable
 
 _UNLIMITED = 1 << 16
 _NARROW = 100

@@ -1,4 +1,4 @@
-"""Secrets in texts that people read.
+"""Secrets, and control characters, in texts that people read.
 
 Errors of libraries quote what they were given: URLs with a user and a password, signed URLs of object stores, header
 fields. Such errors become parts of log lines, problems, checks and messages of commands. `masked` is applied where all
@@ -22,6 +22,11 @@ _PARAMETER: Final = re.compile(
     rf"([?&;](?:{'|'.join(SECRET_PARAMETERS)}|code|(?:ssl)?key|link|awsaccesskeyid)=)[^\s&;\"'<>]+", re.IGNORECASE
 )
 _HEADER: Final = re.compile(r"\b(bearer|basic)(\s+)[^\s\"',]{8,}", re.IGNORECASE)
+
+
+def printable(text: str, also: str = "") -> str:
+    """Return text without control characters, since it may come from anywhere."""
+    return text if text.isprintable() else "".join(c if c.isprintable() or c in also else "\ufffd" for c in text)
 
 
 def masked(text: str) -> str:

@@ -9,12 +9,19 @@ Source: Apache Arrow, "Canonical Extension Types"; Apache Parquet, "Parquet Logi
 """
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Plain = Callable[[pa.Array], pa.Array]
+
+class _Plain(NamedTuple):
+    """A plain type, None for that of the storage, and how the values of an extension type become it."""
+
+    type: pa.DataType | None
+    values: Callable[[pa.ExtensionArray], pa.Array]
+
 
 _UUID_BYTES = 16
 _DIGITS = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), "S2")
@@ -33,7 +40,7 @@ def plain_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if batch.schema.types == schema.types:
         return batch
     columns = [
-        _PLAIN.get(column.type.extension_name, (None, _storage))[1](column)
+        _PLAIN.get(column.type.extension_name, _STORED).values(column)
         if isinstance(column.type, pa.BaseExtensionType)
         else column
         for column in batch.columns
@@ -44,12 +51,7 @@ def plain_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _plain_type(data_type: pa.DataType) -> pa.DataType:
     if not isinstance(data_type, pa.BaseExtensionType):
         return data_type
-    made, _ = _PLAIN.get(data_type.extension_name, (None, _storage))
-    return made or data_type.storage_type
-
-
-def _storage(column: pa.ExtensionArray) -> pa.Array:
-    return column.storage
+    return _PLAIN.get(data_type.extension_name, _STORED).type or data_type.storage_type
 
 
 def _uuid_texts(column: pa.ExtensionArray) -> pa.StringArray:
@@ -65,8 +67,9 @@ def _uuid_texts(column: pa.ExtensionArray) -> pa.StringArray:
     return pc.if_else(storage.is_valid(), made, None)
 
 
-_PLAIN: Mapping[str, tuple[pa.DataType | None, Plain]] = {
-    "arrow.uuid": (pa.string(), _uuid_texts),
-    "arrow.bool8": (pa.bool_(), lambda column: column.storage.cast(pa.bool_())),
+_PLAIN: Mapping[str, _Plain] = {
+    "arrow.uuid": _Plain(pa.string(), _uuid_texts),
+    "arrow.bool8": _Plain(pa.bool_(), lambda column: column.storage.cast(pa.bool_())),
 }
-"""The plain type of an extension type, and how its values become it. Others become their storage."""
+_STORED = _Plain(None, lambda column: column.storage)
+"""That of all extension types that `_PLAIN` does not have."""
