@@ -82,7 +82,7 @@ class Attachment:
     def told(self, positions: dict[str, int]) -> None:
         """The gateway tells up to where it has let go; another task begins."""
         write_released(open_job(self.job).stores.store, positions)
-        self.processor._let_go = None
+        vars(self.processor).pop("_steps", None)
 
     def held(self, name: str) -> tuple[Any, ...] | None:
         return self.tester.peekValueState(name, self.key)

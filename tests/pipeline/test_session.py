@@ -3,6 +3,7 @@
 import io
 import os
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.errors import AnalysisException
 from pyspark.sql import Row, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from rich.console import Console
 
@@ -57,6 +59,58 @@ def test_workers_run_this_interpreter_and_have_this_package(spark: SparkSession)
 
     found = spark.range(2).mapInArrow(where, "python string, app string").distinct().collect()
     assert [(row.python, Path(row.app).parents[2]) for row in found] == [(sys.executable, Path(__file__).parents[2])]
+
+
+class Daemons(DataSource, DataSourceReader):
+    """The process that has forked the worker which reads it."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        """Take no options."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "daemons"
+
+    def schema(self) -> str:
+        return "daemon long"
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return self
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+        yield (os.getppid(),)
+
+
+class Daemon(StatefulProcessor):
+    """The process that has forked the worker which keeps state."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None: ...
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        yield Row(daemon=os.getppid())
+
+    def close(self) -> None: ...
+
+
+def test_workers_of_sources_and_of_steps_have_one_daemon(spark: SparkSession) -> None:
+    def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.record_batch({"daemon": [os.getppid()]})
+
+    spark.dataSource.register(Daemons)
+    of_source = spark.read.format("daemons").load().collect()
+    one = spark.range(1, numPartitions=1)
+    assert one.mapInArrow(step, "daemon long").collect() == of_source
+    assert one.groupBy("id").transformWithState(Daemon(), "daemon long", "append", "none").collect() == of_source
+
+
+@pytest.mark.process
+def test_what_plans_a_stream_loads_neither_settings_nor_framings() -> None:
+    """Spark starts a Python process for each processor, and one for each question to a source."""
+    for name in ("processors", "segment_sources"):
+        loaded = "import sys; print({'app.settings', 'app.service.context', 'app.framing.registry'} & {*sys.modules})"
+        program = [sys.executable, "-c", f"import app.pipeline.run.{name}; {loaded}"]
+        assert subprocess.run(program, check=True, capture_output=True, text=True).stdout == "set()\n"
 
 
 class Counting(StatefulProcessor):

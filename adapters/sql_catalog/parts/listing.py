@@ -119,7 +119,7 @@ class ListingPart(CatalogPart):
 
     def _by_id(self, lookup: Lookup, ids: Sequence[str], record: Callable[[Row[Any]], T]) -> list[T]:
         with self._database.read() as connection:
-            return [record(row) for some in chunks(ids) for row in lookup.run(connection, some)]
+            return [record(row) for some in chunks(ids) for row in lookup.run(connection, some).all()]
 
     def messages(
         self,

@@ -60,7 +60,7 @@ class CatalogPart:
 
     def _all(self, statement: Select[Any], record: Callable[[Row[Any]], T]) -> list[T]:
         with self._database.read() as connection:
-            return [record(row) for row in connection.execute(statement)]
+            return [record(row) for row in connection.execute(statement).all()]
 
     def _execute(self, statement: UpdateBase, *, durable: bool = False) -> int:
         """Run one statement in a transaction of its own. Return how many rows it changed."""

@@ -12,8 +12,9 @@ import shutil
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ from app.pipeline.job import jvm
 from app.plugins import how_to_install
 
 if TYPE_CHECKING:
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
 ARROW_ROWS = 1024
@@ -62,6 +63,8 @@ _CHOSEN = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",  # the shuffles are of known sizes, and each stage would be planned anew
     "spark.python.daemon.module": "app.pipeline.run.worker_daemon",
+    # Workers of sources and of steps would have daemons of their own, because of this variable in their environment.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.python.authenticate.socketTimeout": "60s",  # Spark's 15 s are too short for a worker on a busy machine
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     f"{_STATE_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
@@ -127,11 +130,19 @@ def session(name: str, settings: SparkSettings | None = None) -> "SparkSession":
     context = SparkContext(conf=conf, gateway=gateway)
     # The server of accumulators would print a traceback when Java has gone.
     context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+    if settings.local:
+        threading.Thread(target=_start_workers, args=[context], name="spark-workers", daemon=True).start()
     spark = SparkSession.builder.getOrCreate()
     if not conf.contains(_SHUFFLE_PARTITIONS):
         cores = spark.sparkContext.defaultParallelism
         spark.conf.set(_SHUFFLE_PARTITIONS, min(_PARTITIONS_PER_CORE * cores, _MOST_PARTITIONS))
     return spark
+
+
+def _start_workers(context: "SparkContext") -> None:
+    """Run a task that does nothing, so that Spark's Python workers start while the first real work is planned."""
+    with suppress(Exception):  # the session may end meanwhile; if workers cannot start, the first real task says why
+        context.parallelize([0], 1).foreach(lambda _: None)
 
 
 def is_connected(spark: "SparkSession") -> bool:

@@ -42,8 +42,6 @@ from app.pipeline.commit.commit_intent import journal_name
 from app.pipeline.job.workers import at_task_start
 from app.pipeline.read.segment_shares import Rows, Share, SourceOptions, admitted, read_share, shares
 from app.pipeline.references.lazy_bodies import record_batches
-from app.pipeline.references.message_references import SCHEMA as REFERENCES_SCHEMA
-from app.pipeline.references.message_references import lost_batch, references_between
 from app.ports import JOURNAL_SCHEMA, JournalArchive, Segment
 
 if TYPE_CHECKING:
@@ -265,13 +263,21 @@ class ReferenceSource(SegmentSource):
     def name(cls) -> str:
         return "attachment_references"
 
+    # Each of the processes that plan a stream would load all framings with what these import.
+
     def columns(self) -> pa.Schema:
-        return REFERENCES_SCHEMA
+        from app.pipeline.references.message_references import SCHEMA  # noqa: PLC0415
+
+        return SCHEMA
 
     def rows(self) -> Rows:
+        from app.pipeline.references.message_references import references_between  # noqa: PLC0415
+
         return references_between
 
     def lost(self, first_position: int, error: DamagedError) -> pa.RecordBatch:
+        from app.pipeline.references.message_references import lost_batch  # noqa: PLC0415
+
         return lost_batch(first_position, error)
 
 

@@ -95,7 +95,8 @@ TABLE_TASK_COST = 256 << 10
 _NAMES_SHOWN = 200
 """Characters of the names of tables in the description of a job."""
 
-_REFERENCES = from_arrow_schema(SCHEMA)
+REFERENCES = from_arrow_schema(SCHEMA)
+OUTCOME_ROWS = from_arrow_schema(OUTCOMES)
 _RESULTS = from_arrow_schema(packages.RESULTS)
 
 
@@ -130,7 +131,7 @@ class SparkSteps:
         planned = shares(segments, share_bytes, cut=run.job.is_local, newest_first=not run.job.is_local)
         step = partial(read_references, planned=planned, read=read, partitions=partitions)
         numbers = self._spark.range(0, len(planned), 1, max(len(planned), 1))
-        return numbers.mapInArrow(in_task(run.job, step), _REFERENCES)
+        return numbers.mapInArrow(in_task(run.job, step), REFERENCES)
 
     def keys(self, run: OpenRun, references: PackedRows) -> Iterator[tuple[str, list[bytes]]]:
         rows, _ = references
@@ -147,15 +148,15 @@ class SparkSteps:
         rows = rows.filter(rows.kind == int(ReferenceKind.HEADER))
         plan = self._header_plan(run, PackedRows(rows, partitions), earlier)
         step = partial(header_steps.read_headers, plan=plan, partitions=partitions)
-        found = rows.mapInArrow(in_task(run.job, step), _REFERENCES)
+        found = rows.mapInArrow(in_task(run.job, step), REFERENCES)
         if plan.needs_order:
             choose = partial(header_steps.headers_in_order, plan=plan)
             step = partial(header_steps.read_in_order, earlier=earlier, partitions=partitions)
             ordered = (
-                rows.mapInArrow(in_task(run.job, choose), _REFERENCES)
+                rows.mapInArrow(in_task(run.job, choose), REFERENCES)
                 .repartition(_shuffle_partitions(self._spark), "source")
                 .sortWithinPartitions("source", "position")
-                .mapInArrow(in_task(run.job, step), _REFERENCES)
+                .mapInArrow(in_task(run.job, step), REFERENCES)
             )
             found = found.unionByName(ordered)
         if earlier.references:
@@ -176,7 +177,7 @@ class SparkSteps:
         keys = partial(header_steps.keys_of_headers, partitions=partitions)
         choose = partial(header_steps.contested_positions, known=earlier.keys)
         contested = (
-            rows.mapInArrow(in_task(run.job, keys), _REFERENCES)
+            rows.mapInArrow(in_task(run.job, keys), REFERENCES)
             .repartitionById(partitions, functions.col("position").cast("int"))
             .mapInArrow(in_task(run.job, choose), from_arrow_schema(POSITIONS))
             .toArrow()

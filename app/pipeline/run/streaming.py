@@ -32,9 +32,9 @@ from app.pipeline.read.journal_archives import missing_segments, spoken
 from app.pipeline.references.message_references import ReferenceKind
 from app.pipeline.run import spark_steps
 from app.pipeline.run.batch import process, unfinished
-from app.pipeline.run.processors import OUTCOMES, REFERENCES, AttachmentProcessor, HeaderProcessor
+from app.pipeline.run.processors import AttachmentProcessor, HeaderProcessor
 from app.pipeline.run.segment_sources import cache_options, register
-from app.pipeline.run.spark_steps import SparkSteps, kept
+from app.pipeline.run.spark_steps import OUTCOME_ROWS, REFERENCES, SparkSteps, kept
 from app.pipeline.watch.run_records import recording
 
 Watch = Callable[[int, Findings, CommittedBatch], None]
@@ -106,13 +106,14 @@ def _warn(run: OpenRun, before: int | None, committed: CommittedBatch) -> None:
 
 
 def outcomes(spark: SparkSession, job: Job, bytes_per_trigger: int, known: int | None = None) -> DataFrame:
-    """Return the stream of outcomes, in rows of `steps.OUTCOMES`.
+    """Return the stream of outcomes, in rows of `spark_steps.OUTCOMES`.
 
     Outcomes up to the packed position `known` are in separate micro-batches.
     """
     register(spark)
     references = (
         spark.readStream.format("attachment_references")
+        .schema(REFERENCES)
         .options(**cache_options(job))
         .option("max_bytes_per_trigger", str(bytes_per_trigger))
         .option("known_segment", str(0 if known is None else Position.unpack(known).segment))
@@ -129,5 +130,5 @@ def outcomes(spark: SparkSession, job: Job, bytes_per_trigger: int, known: int |
         references.filter(~is_header)
         .unionByName(announced)
         .groupBy("source", "key")
-        .transformWithState(AttachmentProcessor(job), OUTCOMES, "Append", "ProcessingTime")
+        .transformWithState(AttachmentProcessor(job), OUTCOME_ROWS, "Append", "ProcessingTime")
     )

@@ -11,7 +11,7 @@ import gc
 import pyspark.worker  # noqa: F401 - for the workers
 from pyspark.daemon import manager
 
-from app.pipeline.run import processors, segment_sources  # noqa: F401 - for the workers
+from app.pipeline.run import segment_sources, state_steps  # noqa: F401 - for the workers
 
 
 def main() -> None:
