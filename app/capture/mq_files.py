@@ -48,15 +48,11 @@ def _id(value: Any) -> bytes:
     return b"" if found == MQ_NO_ID else found
 
 
-def _text(value: Any) -> str:
+def _format(value: Any) -> str:
     if not _is_text(value):
         raise ValueError("a text")
     found: str = value.rstrip(" ")
-    return found
-
-
-def _format(value: Any) -> str:
-    if len(found := _text(value)) > FORMAT_SIZE:
+    if len(found) > FORMAT_SIZE:
         raise ValueError(f"a text of up to {FORMAT_SIZE} characters")
     return found
 

@@ -215,7 +215,14 @@ class _Draft:
         if kind not in _KINDS or content[1:2] not in (b"", b" "):
             raise LineError(0, f"{_shown(content)} is not a line of an unloaded queue")
         if kind in _BODY:
-            self._append(content)
+            if self._body is None:
+                self._body = bytearray()
+                if not self._given:
+                    raise LineError(0, "the body has no descriptor; lines A or a line N must precede it")
+            self._body += _READ_BODY[kind](content)
+            if len(self._body) > LONGEST_MESSAGE:
+                self._body = bytearray()
+                raise LineError(0, f"the message exceeds the limit of {LONGEST_MESSAGE:,} bytes")
         elif kind == b"A":
             self._describe(content)
         elif self._given:
@@ -234,16 +241,6 @@ class _Draft:
         value = attribute.read(content[_VALUE_AT:], _VALUE_AT, attribute.size)
         if attribute.field:
             self._fields[attribute.field] = b"" if value == MQ_NO_ID and code != b"COI" else value
-
-    def _append(self, content: bytes) -> None:
-        if self._body is None:
-            self._body = bytearray()
-            if not self._given:
-                raise LineError(0, "the body has no descriptor; lines A or a line N must precede it")
-        self._body += _READ_BODY[content[:1]](content)
-        if len(self._body) > LONGEST_MESSAGE:
-            self._body = bytearray()
-            raise LineError(0, f"the message exceeds the limit of {LONGEST_MESSAGE:,} bytes")
 
 
 def _hexadecimal(content: bytes) -> bytes:

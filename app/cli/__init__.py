@@ -29,25 +29,19 @@ def end_at_interrupts() -> None:
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
 
 
-def _open_standard_files() -> None:
-    """Give the standard files that are closed, as in `>&-`, to the null device. Otherwise the next files that are
-    opened get their numbers, and what is printed."""
+def main() -> None:
+    """Run a command line; see `app.cli.application.run`."""
+    end_at_interrupts()
     import os  # noqa: PLC0415 - the handler comes first
+    import signal  # noqa: PLC0415
     import sys  # noqa: PLC0415
 
+    # Standard files that are closed, as in `>&-`, go to the null device. Otherwise the next files that are opened get
+    # their numbers, and what is printed.
     for number, (name, mode) in enumerate({"stdin": "r", "stdout": "w", "stderr": "w"}.items()):
         if getattr(sys, name) is None:
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
-
-
-def main() -> None:
-    """Run a command line; see `app.cli.application.run`."""
-    end_at_interrupts()
-    _open_standard_files()
-    import signal  # noqa: PLC0415 - the handler comes first
-    import sys  # noqa: PLC0415
-
     from app.cli.application import run  # noqa: PLC0415
 
     try:

@@ -116,7 +116,12 @@ def verify(
     except ValueError as error:
         raise Failure(f"{given} is a receipt for another kind of statement: it is no JSON") from error
     if content is not None:
-        _require_same(content, said)
+        with content.open("rb") as file:
+            digest, size = file_digest(file, "sha256").hexdigest(), file.tell()
+        told: Sequence[dict[str, Any]] = said.get("attachments", [said])
+        if not any((each.get("sha256"), each.get("size")) == (digest, size) for each in told):
+            wanted = ", ".join(f"{each.get('sha256')} ({each.get('size'):,} bytes)" for each in told)
+            raise Failure(f"{content} has the SHA-256 {digest} ({size:,} bytes), and the receipt is for {wanted}")
     log = {"place": verified.place, **_of_head(verified.head), "proof_since": verified.proved}
     return _tell(given, log, said, as_json=as_json)
 
@@ -152,16 +157,6 @@ def _public_key(path: Path) -> Any:
         raise Failure(
             f"{path} cannot be used: {error}", "give the public key: openssl pkey -in PRIVATE.pem -pubout"
         ) from error
-
-
-def _require_same(content: Path, said: dict[str, Any]) -> None:
-    """Raise Failure unless a file has the digest that a statement tells."""
-    with content.open("rb") as file:
-        digest, size = file_digest(file, "sha256").hexdigest(), file.tell()
-    told: Sequence[dict[str, Any]] = said.get("attachments", [said])
-    if not any((each.get("sha256"), each.get("size")) == (digest, size) for each in told):
-        wanted = ", ".join(f"{each.get('sha256')} ({each.get('size'):,} bytes)" for each in told)
-        raise Failure(f"{content} has the SHA-256 {digest} ({size:,} bytes), and the receipt is for {wanted}")
 
 
 def _of_head(head: TreeHead) -> dict[str, Any]:

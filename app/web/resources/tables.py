@@ -16,11 +16,11 @@ from pydantic import BaseModel, Field
 from app.dataset import side_columns
 from app.model.message import Position
 from app.model.times import to_time
-from app.ports import BadCursor, OpenTable, Page, TableStore, TableVersion
+from app.ports import BadCursor, OpenTable, Page, TableVersion
 from app.service.conversion import Slot
 from app.service.conversion.conversion_jobs import TableChanged, write_table
 from app.service.tables.table_reader import described, outline, reached
-from app.tables.write import OptionError, OutputOptions, TableFormat
+from app.tables.write import OptionError
 from app.web.dependencies.caller import resource_router
 from app.web.dependencies.known_resources import KnownTables, TablesDep
 from app.web.dependencies.request_gateway import BaseDep, PagingDep, add_link_next
@@ -161,7 +161,25 @@ def table_rows(
         options = replace(options, limit=JSON_ROWS)
     opened = _opened(tables, name)
     chosen = known.settled(options)
-    response = _rows(request, tables.store, opened, known, chosen)
+    modified = to_time(opened.version.modified_at).replace(microsecond=0)
+    made_of = (opened.version, known.name, *chosen.given().items(), *_MADE_BY)
+    what = ContentRepresentation(
+        tag=sha256(repr(made_of).encode()).hexdigest(),
+        content_type=known.content_type,
+        file_name=table_file_name(opened.version.name, known.extension),
+        modified=modified,
+    )
+
+    def make(slot: Slot) -> Iterator[Piece]:
+        version, with_rows = opened.version, request.method != "HEAD"
+        try:
+            yield from slot.run(
+                write_table, tables.store, version.name, version.version, known.name, chosen, modified, with_rows
+            )
+        except (TableChanged, KeyError):
+            raise Problem("busy", "the table has just changed", {"Retry-After": "1"}) from None
+
+    response = converted_response(request, make, what)
     response.headers.add_vary_header("Accept")
     if chosen.limit and (end := (chosen.offset or 0) + chosen.limit) < opened.version.rows:
         add_link_next(request, response, offset=end, limit=chosen.limit)
@@ -185,27 +203,3 @@ def _opened(tables: KnownTables, name: str) -> OpenTable:
         return tables.open(name)
     except KeyError:
         raise Problem("table-not-found", "there is no table of this name; /v1/tables lists all tables") from None
-
-
-def _rows(
-    request: Request, store: TableStore, opened: OpenTable, known: TableFormat, chosen: OutputOptions
-) -> Response:
-    modified = to_time(opened.version.modified_at).replace(microsecond=0)
-    made_of = (opened.version, known.name, *chosen.given().items(), *_MADE_BY)
-    what = ContentRepresentation(
-        tag=sha256(repr(made_of).encode()).hexdigest(),
-        content_type=known.content_type,
-        file_name=table_file_name(opened.version.name, known.extension),
-        modified=modified,
-    )
-
-    def make(slot: Slot) -> Iterator[Piece]:
-        version, with_rows = opened.version, request.method != "HEAD"
-        try:
-            yield from slot.run(
-                write_table, store, version.name, version.version, known.name, chosen, modified, with_rows
-            )
-        except (TableChanged, KeyError):
-            raise Problem("busy", "the table has just changed", {"Retry-After": "1"}) from None
-
-    return converted_response(request, make, what)

@@ -147,7 +147,12 @@ class Feed:
                 )
                 announced = after
             news = self._news
-            events = await self._behind(after)
+            events: Sequence[EventRecord] = ()
+            if self._newest > after:
+                if self._recent and self._recent[0].number <= after + 1:
+                    events = [event for event in self._recent if event.number > after]
+                else:
+                    events = await run_in_threadpool(self._after, after)
             if self.losses != losses:
                 return
             if events:
@@ -187,13 +192,6 @@ class Feed:
     def _encode(self, event: EventRecord) -> bytes:
         data = json.dumps(cloud_event(event, self._gateway.events.logs.known)).encode()
         return b"id: %b\ndata: %b\n\n" % (self._identifier(event.number), data)
-
-    async def _behind(self, after: int) -> Sequence[EventRecord]:
-        if after >= self._newest:
-            return ()
-        if self._recent and self._recent[0].number <= after + 1:
-            return [event for event in self._recent if event.number > after]
-        return await run_in_threadpool(self._after, after)
 
 
 def _set_all(signals: Iterable[asyncio.Event]) -> None:

@@ -93,7 +93,14 @@ def check_head(version: str, target: bytes, fields: Fields) -> None:
             raise RequestRefused(400, "a request of HTTP/1.0 has Transfer-Encoding; send Content-Length")
     if any(name == b"content-range" for name, _ in fields):  # RFC 9110, section 14.5
         raise RequestRefused(400, "Content-Range: no request can change a part of a content; send all of it")
-    _check_target(target)
+    try:
+        parsed = httptools.parse_url(target)
+    except httptools.HttpParserInvalidURLError:
+        raise RequestRefused(400, f"the request target {_shown(target)} cannot be read") from None
+    if not parsed.path or not parsed.path.startswith(b"/"):
+        raise RequestRefused(400, f"the request target {_shown(target)} has no path; it must begin with /")
+    if not target.isascii():
+        raise RequestRefused(400, "the request target has bytes that are not ASCII; percent-encode them")
 
 
 def combined(target: bytes, fields: Fields) -> Fields:
@@ -113,17 +120,6 @@ def combined(target: bytes, fields: Fields) -> Fields:
 def path_of(target: bytes) -> bytes:
     """Return the path of a request target, which `check_head` has accepted."""
     return httptools.parse_url(target).path or b"/"
-
-
-def _check_target(target: bytes) -> None:
-    try:
-        parsed = httptools.parse_url(target)
-    except httptools.HttpParserInvalidURLError:
-        raise RequestRefused(400, f"the request target {_shown(target)} cannot be read") from None
-    if not parsed.path or not parsed.path.startswith(b"/"):
-        raise RequestRefused(400, f"the request target {_shown(target)} has no path; it must begin with /")
-    if not target.isascii():
-        raise RequestRefused(400, "the request target has bytes that are not ASCII; percent-encode them")
 
 
 def refused(error: httptools.HttpParserError, where: str) -> RequestRefused:

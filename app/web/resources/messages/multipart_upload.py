@@ -68,7 +68,12 @@ class UploadWriter:
         self._is_field, self._on_field = is_field, on_field
         self._digests = digests or Digests({})
         self._part_digests = Digests({})
-        boundary = _boundary(content_type)
+        media_type, parameters = parse_options_header(content_type)
+        if media_type != b"multipart/form-data":
+            raise Problem("unsupported-media-type", "send multipart/form-data", accepted=["multipart/form-data"])
+        boundary = parameters.get(b"boundary", b"")
+        if not 1 <= len(boundary) <= 70:
+            raise Problem("malformed", "multipart/form-data needs a boundary of 1 to 70 characters")
         self._openings = tuple(b"\r\n--" + boundary + end for end in (b"\r\n", b"--"))
         self._before, self._is_begun = b"\r\n", False
         self._parser = MultipartParser(
@@ -302,16 +307,6 @@ async def _receive(request: Request, upload: Body, limit: int, reservation: Spac
 def _check_size(size: int, limit: int) -> None:
     if size > limit:
         raise Problem("too-large", f"an upload may have {limit} bytes", limit=limit)
-
-
-def _boundary(content_type: str) -> bytes:
-    media_type, parameters = parse_options_header(content_type)
-    if media_type != b"multipart/form-data":
-        raise Problem("unsupported-media-type", "send multipart/form-data", accepted=["multipart/form-data"])
-    boundary = parameters.get(b"boundary", b"")
-    if not 1 <= len(boundary) <= 70:
-        raise Problem("malformed", "multipart/form-data needs a boundary of 1 to 70 characters")
-    return boundary
 
 
 def _head(headers: dict[bytes, bytes]) -> PartHead:

@@ -314,17 +314,14 @@ class AsyncClient:
                 return returned
             result, failure = None, None
             try:
-                result = await self._done(step)
+                if isinstance(step, calls.Pause):
+                    await asyncio.sleep(step.seconds)
+                elif isinstance(step, calls.Call):
+                    how: dict[str, Any] = {"params": step.parameters, "headers": step.headers}
+                    sent = {"json": step.json, "files": step.files}
+                    how |= sent if step.pieces is None else {"content": calls.read_in_threads(step.pieces())}
+                    result = await self.request(step.method, step.path, **how)
+                else:
+                    result = await asyncio.to_thread(step.run)
             except (Problem, Unreachable, OSError) as error:
                 failure = error
-
-    async def _done(self, step: calls.Step) -> Any:
-        if isinstance(step, calls.Pause):
-            await asyncio.sleep(step.seconds)
-            return None
-        if not isinstance(step, calls.Call):
-            return await asyncio.to_thread(step.run)
-        body: dict[str, Any] = {"json": step.json, "files": step.files}
-        if step.pieces is not None:
-            body = {"content": calls.read_in_threads(step.pieces())}
-        return await self.request(step.method, step.path, params=step.parameters, headers=step.headers, **body)

@@ -313,17 +313,14 @@ class Client:
                 return returned
             result, failure = None, None
             try:
-                result = self._done(step)
+                if isinstance(step, calls.Pause):
+                    time.sleep(step.seconds)
+                elif isinstance(step, calls.Call):
+                    how: dict[str, Any] = {"params": step.parameters, "headers": step.headers}
+                    sent = {"json": step.json, "files": step.files}
+                    how |= sent if step.pieces is None else {"content": step.pieces()}
+                    result = self.request(step.method, step.path, **how)
+                else:
+                    result = step.run()
             except (Problem, Unreachable, OSError) as error:
                 failure = error
-
-    def _done(self, step: calls.Step) -> Any:
-        if isinstance(step, calls.Pause):
-            time.sleep(step.seconds)
-            return None
-        if not isinstance(step, calls.Call):
-            return step.run()
-        body: dict[str, Any] = {"json": step.json, "files": step.files}
-        if step.pieces is not None:
-            body = {"content": step.pieces()}
-        return self.request(step.method, step.path, params=step.parameters, headers=step.headers, **body)

@@ -44,7 +44,13 @@ class Download:
         else:
             self._target = target.resolve()  # a symbolic link stays, too
             self._part = self._target.with_name(self._target.name + ".part")
-            self._file = self._closing = self._open(self._part)
+            have = self._part.stat().st_size if self._part.exists() else 0
+            if 0 < have <= self.size:  # of an earlier attempt
+                with self._part.open("rb") as file:
+                    self._digest = hashlib.file_digest(file, "sha256")
+                self.received = self._before = have
+            self._file = self._closing = self._part.open("r+b" if self.received else "wb")
+            self._file.seek(self.received)
         self._progress(self.received)
 
     def __enter__(self) -> Self:
@@ -105,15 +111,3 @@ class Download:
             self._part.unlink()
             raise DigestMismatch(received)
         self._part.replace(self._target)
-
-    def _open(self, part: Path) -> BinaryIO:
-        """Open the file of an earlier attempt, and read what it has; or a new one."""
-        have = part.stat().st_size if part.exists() else 0
-        if not 0 < have <= self.size:
-            return part.open("wb")
-        with part.open("rb") as file:
-            self._digest = hashlib.file_digest(file, "sha256")
-        self.received = self._before = have
-        again = part.open("r+b")
-        again.seek(have)
-        return again

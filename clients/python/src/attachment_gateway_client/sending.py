@@ -138,15 +138,28 @@ def send(
     if key is not None and not _KEY.fullmatch(key):
         raise InvalidKey(f"{key!r} is no idempotency key: give 1 to 255 printable ASCII characters without spaces")
     tell = progress or (lambda _part, _sent: None)
-    small, large = _by_size(parts, resumable_from)
+    small: dict[str, File] = {}
+    together = 0
+    for part, file in parts.items():
+        size = file.size
+        if size < resumable_from and together + size <= SMALL_TOGETHER:
+            small[part] = file
+            together += size
     uploads: dict[str, str] = {}
     try:
-        for part, file in large.items():
-            uploads[part] = (yield from upload(file, partial(tell, part)))["id"]
+        for part, file in parts.items():
+            if part not in small:
+                uploads[part] = (yield from upload(file, partial(tell, part)))["id"]
         contents: dict[str, bytes] = {}
         for part, file in small.items():
             contents[part] = yield Work(file.read)
-        answer = yield from _post(draft, parts, contents, uploads, None if dry_run else key or uuid4().hex)
+        whole = {**draft, "uploads": dict(uploads)} if uploads else dict(draft)
+        body: list[tuple[str, Any]] = [("message", (None, json.dumps(whole), "application/json"))]
+        for part, content in contents.items():
+            body.append((part, (parts[part].file_name, content, parts[part].content_type)))
+        headers = {} if dry_run else {"Idempotency-Key": key or uuid4().hex}
+        parameters = {"dry_run": "true"} if dry_run else {}
+        answer = (yield from patiently(Call("POST", "messages", parameters, headers, files=body))).json()
     except Problem:
         yield from _delete(uploads)
         raise
@@ -154,35 +167,6 @@ def send(
         tell(part, len(content))
     yield from _delete(uploads)
     return answer
-
-
-def _by_size(parts: Mapping[str, File], limit: int) -> tuple[dict[str, File], dict[str, File]]:
-    """Return the small files and the large ones."""
-    small: dict[str, File] = {}
-    together = 0
-    for part, file in parts.items():
-        size = file.size
-        if size < limit and together + size <= SMALL_TOGETHER:
-            small[part] = file
-            together += size
-    return small, {part: file for part, file in parts.items() if part not in small}
-
-
-def _post(
-    draft: Mapping[str, Any],
-    parts: Mapping[str, File],
-    contents: Mapping[str, bytes],
-    uploads: Mapping[str, str],
-    key: str | None,
-) -> Flow[Any]:
-    whole = {**draft, "uploads": dict(uploads)} if uploads else dict(draft)
-    body: list[tuple[str, Any]] = [("message", (None, json.dumps(whole), "application/json"))]
-    for part, content in contents.items():
-        body.append((part, (parts[part].file_name, content, parts[part].content_type)))
-    headers = {} if key is None else {"Idempotency-Key": key}
-    parameters = {"dry_run": "true"} if key is None else {}
-    response = yield from patiently(Call("POST", "messages", parameters, headers, files=body))
-    return response.json()
 
 
 def _delete(uploads: Mapping[str, str]) -> Flow[None]:
