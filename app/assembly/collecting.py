@@ -2,12 +2,13 @@
 
 from typing import Any, NamedTuple
 
-from app.assembly.part_places import BIG, LITTLE, Parts, little_endian
+from app.assembly.part_places import BIG, LITTLE, LITTLE_ENDIAN_FROM, Parts, little_endian, number_in
 from app.assembly.states import DONE, Input, follow
 from app.codecs.sas.dialect import orders
 from app.model.attachment import AttachmentDefinition, AttachmentState
 from app.model.event import Unsequenced
-from app.model.evidence import kept_warnings
+from app.model.evidence import Choice, Ground, Question, kept_warnings
+from app.model.message import OTHER_BYTES
 from app.model.records import DAMAGED_PART, DOUBTFUL_COUNT, LOST_CODES, AttachmentRecord, changed
 
 Key = tuple[str, bytes]
@@ -84,6 +85,13 @@ class Discarded(NamedTuple):
 Effect = Repeated | Refused | Completed | ApplicationArrived | Identification | Warned | Discarded
 NOTHING: tuple[Effect, ...] = ()
 
+CONTRADICTED = Choice(Question.MESSAGES, "first", Ground.PREFERENCE, ("later",))
+"""Messages of an attachment contradicted each other before all of them were there. The first ones were taken."""
+CONTRADICTED_LATER = "a message that came when it was complete contradicts it, and is in quarantine"
+
+READ = frozenset({AttachmentState.COMPLETE, AttachmentState.FINISHED, AttachmentState.QUARANTINED})
+"""The states in which content is read, or was."""
+
 
 class TrackedAttachment:
     """An attachment's catalog record, its parts, and the fields that change with every message."""
@@ -125,6 +133,21 @@ class TrackedAttachment:
         self.duplicates += 1
         return (Repeated(self.record.id, first, again, self.waits_for_parts, say_the_same),)
 
+    def refused(self, refusal: Refused) -> tuple[Effect, ...]:
+        """Refuse a message that contradicts earlier ones; see `contradicted`. An attachment that is already complete
+        gets a warning."""
+        self.contradict()
+        record = self.record
+        if record.state not in READ or CONTRADICTED_LATER in record.warnings:
+            return (refusal,)
+        self.record = changed(record, warnings=(*record.warnings, CONTRADICTED_LATER))
+        return (refusal, Warned(record.id, record.qualifier_2, CONTRADICTED_LATER))
+
+    def contradict(self) -> None:
+        """Note that messages of an attachment that is not complete contradict each other."""
+        if self.record.state is AttachmentState.RECEIVING:
+            self.record = contradicted(changed(self.record, group=self.group))
+
     def replace_part(self, first: int, again: int) -> bool:
         """Replace a part; see `Assembly.replace_part`."""
         state = self.record.state
@@ -147,12 +170,14 @@ class TrackedAttachment:
             self.record = changed(record, reason_code=DOUBTFUL_COUNT, reason=count.doubt)
         elif count.choice is not None:
             warnings = (count.doubt,) if count.doubt else ()
-            self.record = changed(record, reason_code=None, reason=None, evidence=(count.choice,), warnings=warnings)
+            evidence = (*(each for each in record.evidence if each.question is Question.MESSAGES), count.choice)
+            self.record = changed(record, reason_code=None, reason=None, evidence=evidence, warnings=warnings)
 
     def settled(self, expected: int) -> tuple[Effect, ...]:
         """Make the attachment complete if all parts 1..expected are there, in one byte order.
 
-        Those in the other byte order are strays, which are refused wherever they came.
+        Those in the other byte order are strays, which are refused wherever they came. So are those beyond the count,
+        which contradict it.
         """
         if follow(self.record.state, Input.ALL_THERE) is None:
             return NOTHING
@@ -160,6 +185,9 @@ class TrackedAttachment:
         strays = self.parts.take_strays(expected, likely)
         if strays is None:
             return NOTHING
+        order = likely if self.parts.find(number_in(likely, 1)) is not None else LITTLE if likely == BIG else BIG
+        if any(number_in(order, number) < LITTLE_ENDIAN_FROM for number, _ in strays):
+            self.contradict()
         return (*self.completed(expected, had_strays=bool(strays)), *(stray(*each) for each in strays))
 
     def completed(self, parts: int, *, had_strays: bool = False) -> tuple[Effect, ...]:
@@ -190,6 +218,16 @@ class TrackedAttachment:
             major_version=definition.major_version,
             **more,
         )
+
+
+def contradicted(record: AttachmentRecord) -> AttachmentRecord:
+    """Return an attachment with the note that a message was refused which contradicts an earlier one.
+
+    A file of byte ranges may have a checksum. It has a warning instead, which its framing follows (`OTHER_BYTES`).
+    """
+    if record.group is not None and record.group.is_of_ranges:
+        return record if OTHER_BYTES in record.warnings else changed(record, warnings=(*record.warnings, OTHER_BYTES))
+    return record if CONTRADICTED in record.evidence else changed(record, evidence=(*record.evidence, CONTRADICTED))
 
 
 def stray(sequence: int, position: int) -> Refused:

@@ -96,15 +96,12 @@ def take(attachment: TrackedAttachment, part: GroupPart, position: int, most: in
             return NOTHING
         if part.ends_group and part.message != group.last:
             why = f"message {part.message} is flagged the last of its group, but was not when it came before"
-            return (Refused(position, "conflicting-last", "msg_flags", why),)
+            return attachment.refused(Refused(position, "conflicting-last", "msg_flags", why))
         return attachment.repeated(first, position)
-    refusal = (
-        _against_group(parts, group, part)
-        or _against_piece(parts, place)
-        or _against_message(parts, place)
-        or _no_room(attachment, part, most)
-    )
+    refusal = _against_group(parts, group, part) or _against_piece(parts, place) or _against_message(parts, place)
     if refusal is not None:
+        return attachment.refused(Refused(position, *refusal))
+    if (refusal := _no_room(attachment, part, most)) is not None:
         return (Refused(position, *refusal),)
     parts.add(place.key, position)
     attachment.bytes_received += part.size

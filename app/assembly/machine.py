@@ -11,8 +11,9 @@ message may come in any order, any number of times, from any thread of the broke
 - The correlid of an application message may use the four bytes where a part has its sequence number. The announcements
   of headers distinguish the two. One that comes before its header waits as a part of an unannounced attachment. The
   header identifies it (`Identification`), and its message keeps the identifier under which it waited.
-- A message that contradicts an earlier one (another header, another count, a part beyond the count) is refused. The
-  first one holds and the later one goes to quarantine.
+- A message that contradicts an earlier one (another header, another count, a part beyond the count, a part with other
+  bytes) is refused. The first one holds and the later one goes to quarantine. An attachment of which messages other
+  than headers contradict each other before it is complete has a note (`collecting.CONTRADICTED`): it is in doubt.
 - Parts may be numbered in either byte order. An attachment is complete when it has its header, its count and the parts
   1..count in one of them. Parts in the other one are then refused, wherever they came.
 - A group of IBM MQ is an attachment without a header. Each part gives the common facts, and the facts of the first part
@@ -31,6 +32,7 @@ from typing import NamedTuple
 from app.assembly import groups, ranges
 from app.assembly.collecting import (
     NOTHING,
+    READ,
     Address,
     ApplicationArrived,
     Discarded,
@@ -170,8 +172,7 @@ class Assembly:
         for key in reversed(self._changed):
             attachment = self.attachments.get(key)
             if attachment is not None and attachment.record.id == attachment_id:
-                if attachment.record.state is AttachmentState.RECEIVING:
-                    attachment.record = ranges.contradicted(changed(attachment.record, group=attachment.group))
+                attachment.contradict()
                 return
 
     def take_changes(self) -> Checkpoint:
@@ -221,12 +222,13 @@ class Assembly:
                 return _application(message, address, position)
         attachment = self._touch(source, event.correl_id, position, received_at)
         record = attachment.record
-        if attachment.has_forgotten_its_parts:
-            return attachment.repeated(None, position)
         most = self.limits.parts if record.parts_expected is None else record.parts_expected
         if event.sequence > most and little_endian(event.sequence) > most:
             why = f"part {event.sequence}, but the attachment has at most {most} parts"
-            return (Refused(position, "sequence-beyond-count", "correl_id", why),)
+            refusal = Refused(position, "sequence-beyond-count", "correl_id", why)
+            return (refusal,) if record.parts_expected is None else attachment.refused(refusal)
+        if attachment.has_forgotten_its_parts:
+            return attachment.repeated(None, position)
         if record.state in _WHOLE and attachment.parts.find(event.sequence) is None:
             return (stray(event.sequence, position),)
         if (first := attachment.parts.add(event.sequence, position)) is not None:
@@ -308,7 +310,7 @@ class Assembly:
 
     def _refuted(self, source: str, event: Refuted) -> tuple[Effect, ...]:
         attachment = self.attachments.get((source, event.correl_id))
-        if attachment is None or attachment.record.state not in {AttachmentState.COMPLETE, AttachmentState.FINISHED}:
+        if attachment is None or attachment.record.state not in READ:
             return NOTHING
         attachment.record = changed(attachment.record, warnings=(*attachment.record.warnings, event.why))
         self._changed[source, event.correl_id] = None
@@ -320,7 +322,7 @@ class Assembly:
             if record.parts_expected in counts:
                 return attachment.repeated(None, position)
             why = f"{_spoken(counts)}, but an earlier count said {record.parts_expected}"
-            return (Refused(position, "conflicting-count", "number of messages", why),)
+            return attachment.refused(Refused(position, "conflicting-count", "number of messages", why))
         plausible = plausible_counts(counts, record.dialects, self.limits.parts)
         _, came = attachment.parts.majority()
         fitting = [count for count in plausible if came <= count]

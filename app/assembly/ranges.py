@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 from app.assembly.collecting import NOTHING, Effect, Refused, TrackedAttachment
 from app.assembly.part_places import Parts, gaps
 from app.model.event import RangePart
-from app.model.message import OTHER_BYTES
-from app.model.records import OF_RANGES, AttachmentRecord, GroupProgress, changed
+from app.model.records import OF_RANGES, GroupProgress
 
 _END_FROM: Final = 1 << 31
 """The lowest key of an end. Those of beginnings are lower."""
@@ -78,13 +77,6 @@ def take(attachment: TrackedAttachment, part: RangePart, position: int, most: in
     # What is known of the file from before its parts were lost does not stand for its beginning.
     is_complete = _beginning(parts) and group.last is not None and covered >= group.last
     return attachment.completed(parts.count) if is_complete else NOTHING
-
-
-def contradicted(record: AttachmentRecord) -> AttachmentRecord:
-    """Return a file with the note that a message was refused which has other bytes for a range that is there."""
-    if record.group is None or not record.group.is_of_ranges or OTHER_BYTES in record.warnings:
-        return record
-    return changed(record, warnings=(*record.warnings, OTHER_BYTES))
 
 
 def missing(parts: Parts, last: int | None, limit: int) -> list[tuple[int, int]]:

@@ -27,11 +27,13 @@ class LineError(ValueError):
 
 
 class BoundedLine(NamedTuple):
-    """A line without its line ending. `is_whole` is false if it was longer than `LONGEST_LINE` and was cut there."""
+    """A line without its line ending. `is_whole` is false if it was longer than `LONGEST_LINE` and was cut there,
+    `is_ended` if it has no line ending."""
 
     number: int
     content: bytes
     is_whole: bool = True
+    is_ended: bool = True
 
     def require_whole(self) -> None:
         """Raise LineError if the line was cut."""
@@ -45,7 +47,8 @@ def lines(file: Readable) -> Iterator[BoundedLine]:
     while content := file.readline(LONGEST_LINE):
         number += 1
         is_whole = content.endswith(b"\n") or len(content) < LONGEST_LINE
-        yield BoundedLine(number, content.removesuffix(b"\n").removesuffix(b"\r"), is_whole)
+        is_ended = content.endswith(b"\n") or not is_whole
+        yield BoundedLine(number, content.removesuffix(b"\n").removesuffix(b"\r"), is_whole, is_ended)
         while not is_whole and (rest := file.readline(_PIECE)):
             is_whole = rest.endswith(b"\n")
 

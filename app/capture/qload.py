@@ -24,8 +24,9 @@ do not describe the grammar of the lines; its source is the code of qload as IBM
 | `T text` | bytes of the body as they are, followed by a line feed |
 
 A message is its descriptor and one or more lines of its body. IBM's program silently misreads some input, which this
-one refuses: numbers and identifiers that contain or precede other characters, text after a closing quotation mark, and
-a field that is given twice, as after a message without a body. IBM's program loses the last character of `S text`; this
+one refuses: numbers and identifiers that contain or precede other characters, text after a closing quotation mark, a
+field that is given twice, as after a message without a body, and a last line of a body without a line feed, which may
+have been cut. IBM's program loses the last character of `S text`; this
 one keeps it.
 """
 
@@ -163,7 +164,9 @@ class _Draft:
     def add_digits(self, line: BoundedLine) -> bool:
         """Add a line of digits to a body that has begun, as nearly all lines are. Return false for any other line."""
         content, body = line.content, self._body
-        if body is None or self._refused or not content.startswith(b"X ") or len(body) + len(content) > LONGEST_MESSAGE:
+        if body is None or self._refused or not (line.is_ended and content.startswith(b"X ")):
+            return False
+        if len(body) + len(content) > LONGEST_MESSAGE:
             return False
         try:
             body += unhexlify(content[2:])
@@ -220,6 +223,8 @@ class _Draft:
                 if not self._given:
                     raise LineError(0, "the body has no descriptor; lines A or a line N must precede it")
             self._body += _READ_BODY[kind](content)
+            if not line.is_ended:
+                raise LineError(len(content), "the file ends here without a line feed; add one if nothing was cut off")
             if len(self._body) > LONGEST_MESSAGE:
                 self._body = bytearray()
                 raise LineError(0, f"the message exceeds the limit of {LONGEST_MESSAGE:,} bytes")

@@ -24,6 +24,7 @@ class Question(StrEnum):
     LAST_LINE_END = "last-line-end"
     HEADERS = "headers"
     FILE_KIND = "file-kind"
+    MESSAGES = "messages"
 
 
 class Ground(StrEnum):

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final
 
-from app.assembly.collecting import Key
+from app.assembly.collecting import CONTRADICTED, Key
 from app.codecs.ibm_mq.encodings import in_charset
 from app.metrics import Metrics
 from app.model.evidence import OnDoubt
 from app.model.message import PhysicalMessage
+from app.model.records import AttachmentRecord
 from app.ports import (
     Catalog,
     Clock,
@@ -80,6 +81,10 @@ class Stores:
     def on_doubt(self, source: str) -> OnDoubt:
         """Return what happens to an attachment of which bytes could be missing."""
         return (source in self.settings.sources and self.settings.sources[source].on_doubt) or "hold"
+
+    def may_hold(self, record: AttachmentRecord) -> bool:
+        """Return whether a complete attachment may be held although its content is read without a doubt."""
+        return self.is_strict(record.source) or CONTRADICTED in record.evidence
 
     def is_strict(self, source: str) -> bool:
         """Tell whether a source's attachments are held for any warning, also if only texts are in doubt."""

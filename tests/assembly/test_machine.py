@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.assembly.collecting import (
+    CONTRADICTED,
+    CONTRADICTED_LATER,
     ApplicationArrived,
     Completed,
     Effect,
@@ -18,6 +20,7 @@ from app.assembly.collecting import (
     Refused,
     Repeated,
     TrackedAttachment,
+    Warned,
 )
 from app.assembly.header_checks import message_address
 from app.assembly.machine import Assembly, AssemblyLimits
@@ -195,6 +198,24 @@ def test_what_contradicts_is_refused_and_the_first_one_wins() -> None:
     ]
     assert [effect.position for effect in host.of(Refused)] == [5, 6, 7, 8]
     assert len(host.of(Completed)) == 1
+
+
+@pytest.mark.parametrize("other", [Unsequenced(correl_id(0), (3,), 4), PartArrived(correl_id(0), 3, 100)])
+@pytest.mark.parametrize("place", [5, 6])
+def test_what_contradicts_is_in_doubt_before_it_is_complete_and_has_a_warning_afterwards(
+    other: Event, place: int
+) -> None:
+    announced, application, first, second, count = events([2])
+    arrived = [announced, application, count, first, second]
+    host = Host().feed([*arrived[: place - 1], other, *arrived[place - 1 :]])
+    (attachment,) = host.attachments.values()
+    assert [effect.code for effect in host.of(Refused)] in (["conflicting-count"], ["sequence-beyond-count"])
+    assert len(host.of(Completed)) == 1
+    is_late = place > len(arrived)
+    assert (attachment.evidence, attachment.warnings) == (
+        ((), (CONTRADICTED_LATER,)) if is_late else ((CONTRADICTED,), ())
+    )
+    assert [each.why for each in host.of(Warned)] == [CONTRADICTED_LATER] * is_late
 
 
 @pytest.mark.parametrize("counts", [(), (2**31 - 1,), (1,)])

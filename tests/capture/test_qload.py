@@ -129,6 +129,7 @@ def test_a_file_cut_anywhere_gives_the_messages_before_the_cut() -> None:
         whole = sum(end < cut for end in ends)
         assert found[:whole] == sent[:whole]
         assert len(found) <= whole + 1
+        assert all(isinstance(each, RefusedEntry) for each in found[whole:]) or text[:cut].endswith(b"\n")
         assert all(isinstance(each, PhysicalMessage | RefusedEntry) for each in found)
 
 
@@ -188,7 +189,7 @@ def test_reading_goes_on_behind_what_cannot_be_read() -> None:
 
 
 def test_bad_headers_keep_the_message_as_it_is_described() -> None:
-    found = refusal("A MST 8\nA FMT MQDEAD\nA MSI 41\nX 444C482000000001")
+    found = refusal("A MST 8\nA FMT MQDEAD\nA MSI 41\nX 444C482000000001\n")
     assert (found.code, found.line) == ("bad-mq-header", 1)
     assert found.why.startswith("MQDLH")
     assert found.message == PhysicalMessage(
@@ -204,7 +205,7 @@ def test_bad_headers_keep_the_message_as_it_is_described() -> None:
 
 def test_what_a_message_does_not_say_the_import_says() -> None:
     said = origin(msg_type=100001, encoding=273, ccsid=500)
-    found = list(qload.read(lines(BytesIO(b"N\nX\nA MST 1\nA CCS 0\nA ENC 546\nX")), said))
+    found = list(qload.read(lines(BytesIO(b"N\nX\nA MST 1\nA CCS 0\nA ENC 546\nX\n")), said))
     assert [(each.msg_type, each.encoding, each.ccsid) for each in found if isinstance(each, PhysicalMessage)] == [
         (100001, 273, 500),
         (1, 546, 500),

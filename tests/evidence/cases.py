@@ -72,7 +72,9 @@ def single(sendings: Iterable[Sending]) -> Iterator[Case]:
         whole = mutations.unchanged(sending.messages)
         # `mq_group` puts segments together, and names the file of a message alone by the GroupId that they get.
         cut = () if sending.framing == "mq_group" else mutations.segmented(sending.messages)
-        for mutated in chain([whole], mutations.changed(whole), cut):
+        # On Rendezvous, a message has no place: another one is one more.
+        others = () if sending.framing == "sas_rendezvous" else mutations.contradicted(sending.messages)
+        for mutated in chain([whole], mutations.changed(whole), cut, others):
             yield Case(sending, mutated)
 
 

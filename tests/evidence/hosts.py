@@ -134,7 +134,11 @@ def _physical(source: str, framing: str, message: Physical) -> PhysicalMessage:
 
 def _received(catalog: Catalog, store: ContentStore, journal: Journal) -> Found:
     found: dict[str, list[Received]] = {}
-    for record in _records(catalog):
+    known = [*_records(catalog)]
+    objects = {object_name(record.id): record for record in known if record.state is not AttachmentState.FINISHED}
+    left = [objects.get(name) for name in store.names("attachments/") if name in objects]
+    assert not left, "content that is held leaves nothing in the store"
+    for record in known:
         if record.source == LAST_SOURCE:
             continue
         is_finished = record.state is AttachmentState.FINISHED

@@ -1,4 +1,5 @@
-"""What can go wrong between a sender and the gateway: messages are withheld, swapped, duplicated, cut or segmented."""
+"""What can go wrong between a sender and the gateway: messages are withheld, swapped, duplicated, cut or segmented, or
+another message comes first for the same place."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -56,6 +57,21 @@ def segmented(sent: Sequence[Physical]) -> Iterator[Mutated]:
             numbered = [*enumerate(sent)]
             numbered[place : place + 1] = [(place, segment) for segment in both]
             yield Mutated((Change("segment", (place,), where),), tuple(numbered))
+
+
+def contradicted(sent: Sequence[Physical]) -> Iterator[Mutated]:
+    """Yield what comes when another message comes first for the place of a message.
+
+    Not for the header, of which the first one holds, and not for the last message: with the other one all has come.
+    """
+    numbered = tuple(enumerate(sent))
+    for place, (at, each) in enumerate(numbered[:-1]):
+        if each.body and each.role != "header":
+            for changed_at in {0, len(each.body) - 1}:
+                body = bytes(octet ^ (number == changed_at) for number, octet in enumerate(each.body))
+                other = each._replace(body=body, records=())
+                changes = (Change("contradict", (at,), f"byte {changed_at}"),)
+                yield Mutated(changes, (*numbered[:place], (at, other), *numbered[place:]))
 
 
 def twice(sent: Sequence[Physical]) -> Iterator[Mutated]:

@@ -214,8 +214,9 @@ def test_segments_that_overlap_quarantine_the_group(tmp_path: Path) -> None:
         assert not gateway.replayer.replay("0" * 16)
 
 
-def test_what_contradicts_goes_to_quarantine_and_the_group_comes_out(tmp_path: Path) -> None:
-    with service_context(tmp_path) as context:
+def test_what_contradicts_goes_to_quarantine_and_the_group_comes_out_if_doubt_is_accepted(tmp_path: Path) -> None:
+    endpoint = {"transport": "memory", "queue": "q", "framing": "mq_group", "on_doubt": "warn"}
+    with service_context(tmp_path, sources={SOURCE: endpoint}) as context:
         sent = group(Random(7), [[b"one"], [b"two"], [b"three"]])
         first, second, last = named(SOURCE, sent.messages)
         wrong = [

@@ -14,12 +14,16 @@ from adapters.sql_catalog.schema.record_rows import Columns, columns_of, pack_tr
 from adapters.sql_catalog.schema.state_conditions import becomes, can_now
 from app.assembly.states import Input
 from app.model.attachment import AttachmentState
-from app.model.records import Finished, NewEvent, RefusedContent
+from app.model.evidence import kept_warnings
+from app.model.records import Finished, NewEvent, RefusedContent, changed
 
 _attachments = catalog_tables.attachments
 _STATES = {state.value: state for state in AttachmentState}
 _FINISHED = becomes(Input.CONTENT_READ)
 _STATES_BY_ID = Lookup(_attachments.c.id, lambda wanted: select(_attachments.c.id, _attachments.c.state).where(wanted))
+_WARNINGS_BY_ID = Lookup(
+    _attachments.c.id, lambda wanted: select(_attachments.c.id, _attachments.c.warnings).where(wanted)
+)
 _id = bindparam("attachment", type_=AnyText)
 _FINISHABLE = update(_attachments).where(_attachments.c.id == _id, can_now(Input.CONTENT_READ))
 _REFUSABLE = update(_attachments).where(_attachments.c.id == _id, can_now(Input.CONTENT_REFUSED))
@@ -97,7 +101,16 @@ def as_finished(attachments: Columns, finished: Mapping[str, Finished]) -> Colum
 
 
 def finish(connection: Connection, finished: Sequence[Finished]) -> None:
-    """Change complete attachments to finished."""
+    """Change complete attachments to finished. They keep warnings that came while their content was read."""
+    noted: dict[str, Sequence[str]] = {}
+    for some in chunks([each.id for each in finished]):
+        noted.update((row.id, row.warnings) for row in _WARNINGS_BY_ID.run(connection, some))
+    finished = [
+        changed(each, warnings=kept_warnings((*each.warnings, *more)))
+        if (more := [why for why in noted.get(each.id, ()) if why not in each.warnings])
+        else each
+        for each in finished
+    ]
     columns = columns_of(Finished, finished)
     found = {f"found_{name}": columns[name] for name in (*FOUND, "dialects")}
     _FINISH.run(connection, {"attachment": columns["id"], **found})
@@ -122,12 +135,13 @@ def refuse(connection: Connection, refused: Sequence[RefusedContent]) -> None:
 
 
 def warn(connection: Connection, warned: Sequence[NewEvent]) -> list[NewEvent]:
-    """Add the warnings of these events to attachments that are finished; return the events of those that lacked it."""
+    """Add the warnings of these events to attachments whose content was read; return the events of those that lacked
+    it."""
     logged: list[NewEvent] = []
     for event in warned:  # there are few
         of_it = _attachments.c.id == event.subject
-        finished = _attachments.c.state == AttachmentState.FINISHED.value
-        before: list[str] | None = connection.scalar(select(_attachments.c.warnings).where(of_it, finished))
+        was_read = _attachments.c.state.in_([AttachmentState.FINISHED.value, AttachmentState.QUARANTINED.value])
+        before: list[str] | None = connection.scalar(select(_attachments.c.warnings).where(of_it, was_read))
         if before is None:
             continue
         if more := [each for each in cast("list[str]", event.data["warnings"]) if each not in before]:

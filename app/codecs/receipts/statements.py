@@ -53,7 +53,7 @@ class Proof(NamedTuple):
 
 class Verified(NamedTuple):
     """What a transparent statement has proved: the statement, its place in the log, and the head that has it. `proved`
-    is the size of the older tree that the receipt has a proof for, checked if a head of that size was given."""
+    is the size of the older tree that this one was found to continue by the proof of the receipt; None for none."""
 
     statement: bytes
     statement_key: bytes
@@ -177,13 +177,14 @@ def _claims(signed: Sign1) -> Mapping[Any, Any]:
 def _continued(
     signed: Sign1, head: TreeHead, keys: Mapping[bytes, Ed25519PublicKey], older: Sequence[bytes]
 ) -> int | None:
-    """Return the size of the tree for which there is a proof that this one continues it. Raises ReceiptInvalid unless
-    this tree continues that of each older head."""
+    """Return the size of the older tree that this one continues by its proof, None if no head of such a tree was given.
+    Raises ReceiptInvalid unless this tree continues that of each older head."""
     proofs = signed.unprotected.get(PROOFS)
     has_proof = isinstance(proofs, Mapping) and CONSISTENCY in proofs
     before, newer, path = _proof(signed, CONSISTENCY, "proof of consistency") if has_proof else (None, head.size, ())
     if newer != head.size:
         raise ReceiptInvalid(f"the proof of consistency is of a tree of {newer} leaves, and the head has {head.size}")
+    proved: int | None = None
     for each in older:
         old = verify_head(each, keys)
         if (old.issuer, old.log) != (head.issuer, head.log):
@@ -204,7 +205,8 @@ def _continued(
             )
         elif old.size:
             check_consistency(old.size, old.root, head.size, head.root, path)
-    return before
+            proved = before
+    return proved
 
 
 def _only(unprotected: Mapping[Any, Any], label: int, what: str) -> Sequence[Any]:

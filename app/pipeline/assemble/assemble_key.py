@@ -58,6 +58,9 @@ NOT_FETCHED = PhysicalMessage("", "")
 """A placeholder for an application message until `app.pipeline.finish.finish_outcomes` has fetched it."""
 
 
+_OPEN = frozenset({AttachmentState.RECEIVING, AttachmentState.EXPIRED})
+
+
 class KeyState(NamedTuple):
     """The state under a key between two batches.
 
@@ -84,8 +87,8 @@ class KeyOutcome(NamedTuple):
     part is there. `removed` was taken for an attachment. If `has_less`, all runs but `fresh` are to be deleted.
     `applications` are the identifiers of messages that have a body, each with the place of its application message.
     `identified` are the attachments and application messages that waited for a header that has come. `repeated` are
-    pairs of places: the earlier message and its repetition. `state` is the size of the kept state in bytes, if it is
-    counted.
+    pairs of places: the earlier message and its repetition, of which the first `repeated_before` came before the
+    attachment was complete. `state` is the size of the kept state in bytes, if it is counted.
     """
 
     position: int
@@ -99,6 +102,7 @@ class KeyOutcome(NamedTuple):
     has_less: bool = False
     applications: tuple[tuple[str, int], ...] = ()
     repeated: tuple[tuple[int | None, int], ...] = ()
+    repeated_before: int = 0
     refused: tuple[Refused, ...] = ()
     identified: tuple[Identification, ...] = ()
     dialects: int | None = None
@@ -182,7 +186,8 @@ def _assembled(
     refused: list[Refused] = []
     warned: Warned | None = None
     identified: list[Identification] = []
-    is_complete = False
+    is_open = held.attachment is None or held.attachment.record.state in _OPEN
+    repeated_before, is_complete = 0, False
     for reference in references:
         for effect in _apply(assembly, key[0], reference):
             match effect:
@@ -190,6 +195,7 @@ def _assembled(
                     is_complete = True
                 case Repeated(_, first, again, _, say_the_same):
                     repeated.append((None if say_the_same else first, again))
+                    repeated_before += is_open and not is_complete
                 case Refused():
                     refused.append(effect)
                 case Warned():
@@ -217,6 +223,7 @@ def _assembled(
         has_less=bool(changes.without_parts),
         applications=tuple(applications.items()),
         repeated=tuple(repeated),
+        repeated_before=repeated_before,
         refused=tuple(refused),
         warned=warned,
         identified=tuple(identified),

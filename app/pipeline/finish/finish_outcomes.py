@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
 
-from app.assembly import ranges
-from app.assembly.collecting import Identification, Refused, Repeated, Warned
+from app.assembly.collecting import Identification, Refused, Repeated, Warned, contradicted
 from app.assembly.interpretation import Rejected, answered, interpret, is_same
 from app.model.attachment import AttachmentKind
 from app.model.errors import DamagedError, InvalidInputError
@@ -119,8 +118,7 @@ def finish(
 def _finish(outcomes: list[KeyOutcome], stores: Stores, archive: JournalArchive, checked: bool) -> list[Result]:
     """Return the results of these outcomes, whose content is durable."""
     outcomes.sort(key=attrgetter("position"))
-    equal = _equal(outcomes, archive)
-    outcomes = [_with_contradiction(outcome, equal) for outcome in outcomes]
+    outcomes, equal = compared(outcomes, archive)
     complete = [
         CompleteAttachment(outcome.record, outcome.complete)
         for outcome in outcomes
@@ -250,6 +248,15 @@ def _has_damage(
     return False
 
 
+def compared(
+    outcomes: Sequence[KeyOutcome], archive: JournalArchive
+) -> tuple[list[KeyOutcome], Container[tuple[int | None, int]]]:
+    """Compare repeated messages with the first ones. Return the outcomes, with a note where they contradict each other,
+    and the pairs that are the same."""
+    equal = _equal(outcomes, archive)
+    return [_with_contradiction(outcome, equal) for outcome in outcomes], equal
+
+
 def _equal(outcomes: Iterable[KeyOutcome], archive: JournalArchive) -> set[tuple[int | None, int]]:
     """Return the pairs of a message and its repetition whose bodies can be read and are the same: nothing else of them
     is needed."""
@@ -269,10 +276,9 @@ def _with_contradiction(outcome: KeyOutcome, equal: Container[tuple[int | None, 
     record = outcome.record
     if not outcome.repeated or record is None:
         return outcome
-    complete_at = max((run.position + run.length for run in outcome.complete or ()), default=None)
-    different = (pair for pair in outcome.repeated if pair[0] is not None and pair not in equal)
-    if any(complete_at is None or again < complete_at for _, again in different):
-        return outcome._replace(record=ranges.contradicted(record))
+    before = outcome.repeated[: outcome.repeated_before]
+    if any(pair[0] is not None and pair not in equal for pair in before):
+        return outcome._replace(record=contradicted(record))
     return outcome
 
 

@@ -11,11 +11,12 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
-from app.assembly.collecting import Address, Key
+from app.assembly.collecting import Address, Key, TrackedAttachment
 from app.assembly.header_checks import Announcement
 from app.model.attachment import AttachmentKind
 from app.pipeline.assemble import key_state
 from app.pipeline.assemble.assemble_key import KeyOutcome, KeyState, assemble, by_key
+from app.pipeline.finish.finish_outcomes import compared
 from app.pipeline.job.job import Job, open_job
 from app.pipeline.job.workers import at_task_start
 from app.pipeline.references import message_references
@@ -62,6 +63,12 @@ class AttachmentSteps:
         if was_open and self._is_let_go(key[0], held):
             held = KeyState()
         outcomes, held = assemble(key, coming, held, self._job.limits)
+        if held.attachment is not None and not held.is_done and any(each.repeated_before for each in outcomes):
+            # What is found now must be known when the rest comes; messages of an open attachment come again seldom.
+            outcomes, _ = compared(outcomes, open_job(self._job).archive)
+            for record in (each.record for each in outcomes):
+                if record is not None:
+                    held = held._replace(attachment=TrackedAttachment(record, held.attachment.parts))
         now_at = key_state.pack(held)
         if held.is_done:
             if was_open:

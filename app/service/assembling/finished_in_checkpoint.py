@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from app.assembly.collecting import CONTRADICTED
 from app.model.attachment import AttachmentState
 from app.model.identity import announces_application
 from app.model.records import AttachmentRecord, Checkpoint, Finished, MessageRecord
@@ -27,7 +28,9 @@ def close(checkpoint: Checkpoint, contents: Mapping[str, Finished], now: int) ->
     records = [
         record
         for record in checkpoint.attachments
-        if record.id in contents and record.state is AttachmentState.COMPLETE
+        if record.id in contents
+        and record.state is AttachmentState.COMPLETE
+        and CONTRADICTED not in record.evidence  # finishing holds these
     ]
     checkpoint.finished = [with_earlier(contents[record.id], record) for record in records]
     for record, content in zip(records, checkpoint.finished, strict=True):

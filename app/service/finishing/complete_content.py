@@ -231,7 +231,7 @@ def _stored_file(reading: _Reading) -> Finished:
                 measured.write(b"".join(held))
                 held, size = [], 0
         measured.write(b"".join(held))
-    described = described_files(found, stores.on_doubt(record.source), of_lines=file.of_lines)
+        described = described_files(found, stores.on_doubt(record.source), of_lines=file.of_lines)  # before it is kept
     evidence = reading.evidence(last_line_ends(found))
     return measured.stored(record, reading.content_type, file.dialects, evidence=evidence, **described)
 

@@ -101,11 +101,14 @@ def _frame(name: str) -> int:
 
 @lru_cache(maxsize=256)
 def other_bytes(kind: AttachmentKind | None, evidence: Evidence) -> str | None:
-    """Return a sentence if content has another reading with other bytes, and nothing decides which is right.
+    """Return a sentence if content has another reading with other bytes, or other messages came for it, and nothing
+    decides which is right.
 
     Whether a NUL belongs to a record is a question of bytes in binary files alone.
     """
     for question, reading, _, others in evidence:
+        if question is Question.MESSAGES:
+            return "messages of it contradict each other: the first ones were taken, the others are in quarantine"
         if others and question is Question.FILE_KIND:
             said, came = (word.replace("-", " ") for word in (reading, others[0]))
             return f"its header says that it is a {said}, and records of it came as those of a {came}"

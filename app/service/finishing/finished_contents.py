@@ -1,7 +1,7 @@
 """The content of complete attachments, for every host of assembly."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from app.assembly.arrangement import arrangement_of
@@ -69,6 +69,9 @@ def read_content(complete: CompleteAttachment, stores: Stores, first: PhysicalMe
         why = "an attachment has at least one sequenced message"
         raise ContentRejected(InvalidInputError("no-parts", "number of messages", -1, why), None)
     try:
+        ambiguity = other_bytes(record.kind, record.evidence)
+        if ambiguity is not None and stores.on_doubt(record.source) == "hold":
+            raise _held([ambiguity])  # before anything is written
         message = first or stores.journal.read(positions[0])
         found = content_of(record, stores.described(message), keys, positions, stores)
         return _allowed(with_earlier(concluded(found, message, stores), record), record, stores)
@@ -105,9 +108,13 @@ def _allowed(found: Finished, record: AttachmentRecord, stores: Stores) -> Finis
         found = changed(found, warnings=kept_warnings((ambiguity, *found.warnings)))
     is_held = stores.is_strict(record.source) or (ambiguity is not None and stores.on_doubt(record.source) == "hold")
     if is_held and found.warnings:
-        why = f"{'; '.join(found.warnings)} (the source's setting on_doubt can accept it)"
-        raise InvalidInputError(DOUBTFUL_CONTENT, "", -1, why)
+        raise _held(found.warnings)
     return found
+
+
+def _held(doubts: Iterable[str]) -> InvalidInputError:
+    why = f"{'; '.join(doubts)} (the source's setting on_doubt can accept it)"
+    return InvalidInputError(DOUBTFUL_CONTENT, "", -1, why)
 
 
 def _are_there(positions: Sequence[Position], journal: JournalReader) -> bool:

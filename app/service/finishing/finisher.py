@@ -20,10 +20,19 @@ from typing import Any
 from app.assembly.collecting import Key
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentState
-from app.model.records import DAMAGED_PART, PARTS_GONE, AttachmentRecord, Checkpoint, Finished, changed
+from app.model.records import (
+    DAMAGED_PART,
+    DOUBTFUL_CONTENT,
+    PARTS_GONE,
+    AttachmentRecord,
+    Checkpoint,
+    Finished,
+    changed,
+)
 from app.model.trace_context import trace_fields
 from app.observe import Recurring, logger
 from app.service.content.retries import Retries
+from app.service.content.stored_content import object_name
 from app.service.context import Between, ServiceContext, Stores, at_once
 from app.service.events.event_entries import complete_messages, finished_events, refusal_event
 from app.service.finishing.complete_content import table_content
@@ -129,11 +138,13 @@ class Finisher:
         failed: dict[str, Exception] = {}
         while waiting and not self.queue.is_stopping:
             contents: list[tuple[AttachmentRecord, Finished]] = []
+            held: list[str] = []
             before = len(waiting)
             try:
                 # Content that is written together is durable when the block ends.
                 with nullcontext(self._context.store) if before == 1 else self._context.store.batch() as store:
-                    self._read(waiting, replace(self._context, store=store), contents, failed)
+                    self._read(waiting, replace(self._context, store=store), contents, held, failed)
+                self._context.store.delete_all(held)
                 self._accept(contents)
             except Exception as error:  # noqa: BLE001 - the caller logs it
                 failed.update((record.id, error) for record, _ in contents)
@@ -147,16 +158,18 @@ class Finisher:
         waiting: deque[CompleteAttachment],
         stores: Stores,
         contents: list[tuple[AttachmentRecord, Finished]],
+        held: list[str],
         failed: dict[str, Exception],
     ) -> None:
-        """Remove the first attachments, as many as fit into one step, and read their contents."""
+        """Remove the first attachments, as many as fit into one step, and read their contents. `held` gets the names of
+        objects that were written for content which is then held."""
         segments, size = HeldSegments(self._context.journal), 0
         together = read_together(waiting, self._context, READ_AT_ONCE)
         while waiting and size < READ_AT_ONCE:
             complete = waiting.popleft()
             record = complete.record
             try:
-                content = self._content(complete, segments, stores, together.get(record.id, NOTHING_READ))
+                content = self._content(complete, segments, stores, held, together.get(record.id, NOTHING_READ))
             except Exception as error:  # noqa: BLE001 - the caller logs it
                 failed[record.id] = error
                 continue
@@ -169,6 +182,7 @@ class Finisher:
         complete: CompleteAttachment,
         segments: HeldSegments,
         stores: Stores,
+        held: list[str],
         read: ReadTogether = NOTHING_READ,
     ) -> Finished | None:
         """Return the content of a complete attachment; None if it has been restarted or refused.
@@ -193,11 +207,12 @@ class Finisher:
                 again = catalog.attachment(record.id)
                 if again is None or again.state is not AttachmentState.COMPLETE:
                     return None
-                return self._content(CompleteAttachment(again), segments, stores)
+                return self._content(CompleteAttachment(again), segments, stores, held)
             if rejected.error.code == PARTS_GONE:
                 restart(record, self._context, self._between)
             else:
                 refuse(record, rejected, self._context)
+                held += [object_name(record.id)] * (rejected.error.code == DOUBTFUL_CONTENT)
             return None
 
     def _accept(self, contents: Sequence[tuple[AttachmentRecord, Finished]]) -> None:

@@ -57,7 +57,7 @@ def plain_files(complete: Iterable[CompleteAttachment], archive: JournalArchive,
     Neighbours in the journal should be neighbours here. `finished_at` is not set.
     """
     found: dict[str, Finished] = {}
-    allowed = (each for each in complete if not stores.is_strict(each.record.source) and _may_be_plain(each))
+    allowed = (each for each in complete if not stores.may_hold(each.record) and _may_be_plain(each))
     for some in neighbours(allowed, AT_ONCE_BYTES, AT_ONCE_PARTS, LARGEST):
         counts = [each.record.parts_received for each in some]
         parts = _parts(archive, places_of(chain.from_iterable(each.runs or () for each in some)))

@@ -67,7 +67,7 @@ def read_together(waiting: Iterable[CompleteAttachment], stores: Stores, most: i
         if (first := messages.get(found.places[0])) is not None and first.framing != UNREADABLE
     ]
     files: dict[str, DataSetFile] = {}
-    lenient = [pair for pair in read if not stores.is_strict(pair[0].record.source)]
+    lenient = [pair for pair in read if not stores.may_hold(pair[0].record)]
     for name, table in _tables(lenient, stores).items():
         with suppress(Exception):  # as in `_tables`
             files[name] = DataSetFile(table.facts, parquet_file(table.table))

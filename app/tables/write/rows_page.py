@@ -35,7 +35,8 @@ _PAGE: Final = TableFormat("page", "application/json", ".json", "JSON page", lam
 class PageRequest(NamedTuple):
     """What a client asks for: rows, columns (None: all), and the column to sort by, with `-` before it if descending.
 
-    `has_more` and `missing` are facts about rows of a data set that is not complete.
+    `has_more` and `missing` are facts about a data set that is not complete: whether it may have more rows than those
+    that are available, and which of its parts are missing.
     """
 
     offset: int = 0
@@ -111,7 +112,7 @@ def write_page(page: RowsPage) -> Iterator[Piece]:
     behind = {
         "total": page.total if is_all and not page.asked.is_partial else None,
         "rows_available": page.total,
-        "has_more": page.asked.has_more,
+        "has_more": page.asked.has_more or page.asked.offset + page.rows.num_rows < page.total,
         "special_missing": special,
         "missing_parts": page.asked.missing if page.asked.is_partial else None,
     }

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
@@ -11,6 +12,10 @@ from app.model.validation import sentence
 from app.web.problems.problem_types import PROBLEMS, ProblemType
 
 MEDIA_TYPE = "application/problem+json"
+
+
+_IN_A_PATH = "/:@!$&'()*+,;=~%"
+"""The characters that a path has as they are (RFC 3986, section 3.3), and those that are percent-encoded already."""
 
 
 class Problem(Exception):
@@ -36,7 +41,7 @@ def problem_response(
         "title": kind.title,
         "status": kind.status,
         "detail": masked(detail),
-        "instance": instance,
+        "instance": quote(instance, safe=_IN_A_PATH),
     }
     return JSONResponse(
         body | dict(extensions), kind.status, {"Cache-Control": "no-store"} | dict(headers or {}), MEDIA_TYPE
@@ -61,14 +66,17 @@ def invalid_request(errors: Iterable[Mapping[str, Any]], *, is_body: bool = Fals
     found = []
     for error in errors:
         location, why = error["loc"], sentence(error, of_request=True)
+        if error["type"] == "json_invalid":
+            return Problem("malformed", why)
         if not is_body and location and location[0] in ("query", "path", "header"):
             # A repeated parameter's location ends with the number of the value.
             name = location[1] if len(location) > 1 else location[0]
-            found.append({"detail": why, "parameter": str(name)})
+            found.append({"detail": why, "header_field" if location[0] == "header" else "parameter": str(name)})
         else:
             in_body = location[1:] if location[:1] == ("body",) else location
             found.append({"detail": why, "pointer": pointer_to(in_body)})
-    detail = "; ".join(f"{each.get('parameter') or each['pointer']}: {each['detail']}" for each in found)
+    places = (next(value for key, value in each.items() if key != "detail") for each in found)
+    detail = "; ".join(f"{place}: {each['detail']}" for place, each in zip(places, found, strict=True))
     return Problem("invalid", detail, errors=found)
 
 
@@ -83,13 +91,15 @@ _SCHEMA = {"$ref": "#/components/schemas/ProblemView"}
 class FieldError(BaseModel):
     """One error in a request.
 
-    `pointer` is a JSON pointer into the body, `parameter` names a parameter. With /problems/unsuitable, `variable` is a
-    variable of a data set, `row` an observation counted from 1, and `code` an identifier for programs.
+    `pointer` is a JSON pointer into the body, `parameter` names a parameter, `header_field` a header field. With
+    /problems/unsuitable, `variable` is a variable of a data set, `row` an observation counted from 1, and `code` an
+    identifier for programs.
     """
 
     detail: str
     pointer: str | None = None
     parameter: str | None = None
+    header_field: str | None = None
     variable: str | None = None
     row: int | None = None
     code: str | None = None
@@ -120,9 +130,10 @@ class ProblemTypeView(BaseModel):
 
 
 def responses(*words: str) -> dict[int | str, dict[str, Any]]:
-    """Return OpenAPI's description of the responses of an endpoint with these problems, with examples."""
+    """Return OpenAPI's description of the responses of an endpoint with these problems, with examples, and with those
+    that every endpoint has."""
     described: dict[int | str, dict[str, Any]] = {}
-    for kind in (PROBLEMS[word] for word in (*words, "internal")):
+    for kind in (PROBLEMS[word] for word in (*words, "invalid", "internal")):
         entry = described.setdefault(
             kind.status, {"description": kind.title, "content": {MEDIA_TYPE: {"schema": _SCHEMA, "examples": {}}}}
         )

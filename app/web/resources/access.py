@@ -111,9 +111,7 @@ def list_tools(request: Request, caller: CallerDep, base: BaseDep) -> ToolsView:
     return ToolsView(mcp=base.removesuffix(API) + "/mcp", items=items)
 
 
-@router.get(
-    "/audit", operation_id="list_audit", response_model=PageView[AuditEntryView], responses=responses("invalid")
-)
+@router.get("/audit", operation_id="list_audit", response_model=PageView[AuditEntryView], responses=responses())
 def list_audit(
     request: Request,
     response: Response,
@@ -189,7 +187,7 @@ class LinkView(BaseModel):
     operation_id="create_link",
     status_code=201,
     openapi_extra=request_body(LinkDraft),
-    responses=responses("too-large", "invalid"),
+    responses=responses("malformed", "too-large"),
 )
 async def create_link(request: Request, gateway: GatewayDep, caller: CallerDep) -> LinkView:
     """Make a link that works without credentials for a time, for reading one content, one receipt, or the events.

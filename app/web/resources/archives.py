@@ -80,7 +80,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
         # The first is what generators of clients know; the other is what is sent.
         "content": dict.fromkeys(("application/octet-stream", _ZIP), _BINARY),
     },
-    **responses("not-found", "ambiguous", "not-ready", "gone", "invalid", "damaged"),
+    **responses("not-found", "ambiguous", "not-ready", "gone", "damaged"),
 }
 _GONE = (AttachmentState.DELETED, AttachmentState.EXPIRED)
 

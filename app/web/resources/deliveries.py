@@ -116,7 +116,7 @@ class AcceptedDelivery(DeliveryView):
 router = resource_router(prefix="/deliveries", tags=["deliveries"])
 
 
-@router.get("", operation_id="list_deliveries", responses=responses("invalid"))
+@router.get("", operation_id="list_deliveries", responses=responses())
 def list_deliveries(
     gateway: GatewayDep,
     caller: CallerDep,
@@ -143,7 +143,7 @@ def list_deliveries(
     "/{delivery_id}",
     operation_id="get_delivery",
     dependencies=[DeliveryWait],
-    responses=responses("not-found", "ambiguous", "invalid"),
+    responses=responses("not-found", "ambiguous"),
 )
 def get_delivery(delivery_id: Identifier, response: Response, gateway: GatewayDep, caller: CallerDep) -> DeliveryView:
     """Return one delivery. Its entity tag changes whenever it does."""

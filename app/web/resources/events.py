@@ -33,7 +33,7 @@ _EXAMPLE = (
     response_class=StreamingResponse,
     responses={
         200: {"description": "events as they happen", "content": {"text/event-stream": {"example": _EXAMPLE}}},
-        **responses("invalid", "events-gone"),
+        **responses("events-gone"),
     },
 )
 async def stream_events(
@@ -117,7 +117,7 @@ def _number(logs: EventLogs, last_event_id: str | None, after: str | None, newes
     try:
         number = logs.number(asked)
     except ValueError as error:
-        where = {"parameter": "after"} if last_event_id is None else {"header": "Last-Event-ID"}
+        where = {"parameter": "after"} if last_event_id is None else {"header_field": "Last-Event-ID"}
         raise Problem("invalid", str(error), errors=[{**where, "detail": str(error)}]) from None
     if number is None or number > newest:
         raise Problem(

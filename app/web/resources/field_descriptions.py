@@ -64,6 +64,7 @@ WORDS: Mapping[str, str] = {
     "groups": "number of groups",
     "group_id": "identifier of its group in hexadecimal",
     "has_more": "whether there are more after these",
+    "header_field": "the wrong header field of the request",
     "header_correl_id": "correlation identifier of the message's header in hexadecimal",
     "history": "the last hour",
     "id": "its identifier",

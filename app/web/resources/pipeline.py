@@ -83,7 +83,7 @@ def get_pipeline(gateway: GatewayDep, response: Response) -> PipelineView:
     return PipelineView(assembler=assembler, lag=LagView.of(behind))
 
 
-@router.get("/runs", operation_id="list_pipeline_runs", responses=responses("invalid", "unavailable"))
+@router.get("/runs", operation_id="list_pipeline_runs", responses=responses("unavailable"))
 def list_pipeline_runs(gateway: GatewayDep, paging: PagingDep) -> PageView[PipelineRunView]:
     """List the runs of the pipeline, newest first. The catalog keeps the last thousand."""
     page = gateway.catalog.pipeline_runs(paging.cursor, paging.limit)

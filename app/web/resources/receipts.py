@@ -27,7 +27,7 @@ _COSE: dict[str, Any] = {
     # The first is for generators of clients, which know no other.
     "content": dict.fromkeys(("application/octet-stream", COSE_TYPE), _BINARY),
 }
-_PROBLEMS = responses("not-found", "no-receipt", "ambiguous", "invalid", "unavailable")
+_PROBLEMS = responses("not-found", "no-receipt", "ambiguous", "unavailable")
 
 Since = Annotated[
     int | None,
@@ -126,7 +126,7 @@ def get_receipt_log(gateway: GatewayDep, base: BaseDep) -> ReceiptLogView:
     operation_id="get_receipt_log_head",
     tags=["operations"],
     response_class=Response,
-    responses={200: _COSE, **responses("no-receipt", "invalid", "unavailable")},
+    responses={200: _COSE, **responses("no-receipt", "unavailable")},
 )
 def get_receipt_log_head(gateway: GatewayDep, since: Since = None) -> Response:
     """Return the newest signed tree head. Keep it: by it and a later one, anybody finds out whether the log was forked

@@ -57,7 +57,7 @@ def list_receivers(gateway: GatewayDep) -> PageView[ReceiverView]:
     "/{journal}/leave",
     operation_id="leave_receiver",
     status_code=202,
-    responses=responses("not-found", "last-receiver", "invalid"),
+    responses=responses("not-found", "last-receiver"),
 )
 def leave_receiver(journal: Journal, gateway: GatewayDep, caller: CallerDep) -> ReceiverView:
     """Have a receiver leave for good: it receives nothing new, takes what brokers keep for it alone, ends its sessions
@@ -82,7 +82,7 @@ def leave_receiver(journal: Journal, gateway: GatewayDep, caller: CallerDep) -> 
     "/{journal}",
     operation_id="forget_receiver",
     status_code=204,
-    responses=responses("not-found", "not-ended", "invalid"),
+    responses=responses("not-found", "not-ended"),
 )
 def forget_receiver(journal: Journal, gateway: GatewayDep, caller: CallerDep) -> None:
     """Forget a receiver that does not come back: expiry waits for it no more, and it is not reported as away.

@@ -105,7 +105,7 @@ def get_sign_in(request: Request) -> SignInView:
 @router.post(
     "",
     operation_id="sign_in",
-    responses=responses("sign-in-refused", "not-found", "too-large", "invalid", "busy", "provider-unavailable"),
+    responses=responses("sign-in-refused", "not-found", "malformed", "too-large", "busy", "provider-unavailable"),
     openapi_extra=request_body(SignInDraft),
 )
 async def sign_in(request: Request, response: Response) -> TokensView:

@@ -84,7 +84,7 @@ class QueryView(BaseModel):
             "content": {_MEDIA_TYPES[word]: {"schema": {"type": "string"}} for word in ("csv", "arrow")},
         },
         **responses(
-            *("invalid", "too-large", "not-acceptable", "query-failed", "conversion-limit", "busy"),
+            *("malformed", "too-large", "not-acceptable", "query-failed", "conversion-limit", "busy"),
             *("damaged", "tables-unavailable"),
         ),
     },

@@ -113,7 +113,7 @@ _ROWS_RESPONSES: dict[int | str, dict[str, Any]] = {
     },
     304: {"description": "the client already has them"},
     **responses(
-        *("table-not-found", "not-acceptable", "precondition-failed", "invalid", "not-representable"),
+        *("table-not-found", "not-acceptable", "precondition-failed", "not-representable"),
         *("damaged", "tables-unavailable"),
     ),
 }
@@ -124,7 +124,7 @@ router = resource_router(prefix="/tables", tags=["tables"])
 Name = Annotated[str, InPath(description="a table's name, in any case; percent-encoded", examples=["WORK.CUSTOMERS"])]
 
 
-@router.get("", operation_id="list_tables", responses=responses("invalid", "tables-unavailable"))
+@router.get("", operation_id="list_tables", responses=responses("tables-unavailable"))
 def list_tables(tables: TablesDep, base: BaseDep, paging: PagingDep) -> PageView[TableSummary]:
     """List the tables by name. The list is empty if the pipeline has not built any."""
     names = sorted(tables.names())

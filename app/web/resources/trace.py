@@ -60,7 +60,7 @@ _REQUEST_BODY = {
     operation_id="trace",
     openapi_extra={"requestBody": _REQUEST_BODY},
     response_model=list[FrameView],
-    responses=responses("invalid", "not-recognised", "too-large", "conversion-limit", "busy"),
+    responses=responses("not-recognised", "too-large", "conversion-limit", "busy"),
 )
 async def trace(
     request: Request,

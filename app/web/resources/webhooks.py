@@ -122,7 +122,7 @@ def list_webhooks(gateway: GatewayDep, base: BaseDep) -> PageView[WebhookView]:
     return PageView(items=[WebhookView.of(gateway, name, counts.get(name, 0), base) for name in names], next=None)
 
 
-@router.get("/{name}", operation_id="get_webhook", responses=responses("not-found", "invalid"))
+@router.get("/{name}", operation_id="get_webhook", responses=responses("not-found"))
 def get_webhook(name: Name, gateway: GatewayDep, base: BaseDep) -> WebhookView:
     """Return one webhook."""
     return _view(gateway, _known(gateway, name), base)
@@ -132,7 +132,7 @@ def get_webhook(name: Name, gateway: GatewayDep, base: BaseDep) -> WebhookView:
     "/{name}/enable",
     operation_id="enable_webhook",
     dependencies=_NAMED,
-    responses=responses("not-found", "invalid"),
+    responses=responses("not-found"),
 )
 def enable_webhook(name: Name, gateway: GatewayDep, base: BaseDep) -> WebhookView:
     """Send events to a webhook that was disabled by status 410, or try one at once that is failing."""
@@ -145,7 +145,7 @@ def enable_webhook(name: Name, gateway: GatewayDep, base: BaseDep) -> WebhookVie
     operation_id="replay_webhook",
     dependencies=_NAMED,
     openapi_extra=request_body(Replay),
-    responses=responses("not-found", "too-large", "invalid"),
+    responses=responses("not-found", "malformed", "too-large"),
 )
 async def replay_webhook(name: Name, request: Request, gateway: GatewayDep, base: BaseDep) -> WebhookView:
     """Send the events after a number again. Each keeps its `webhook-id`. Events that `retention.events` has removed
@@ -159,7 +159,7 @@ async def replay_webhook(name: Name, request: Request, gateway: GatewayDep, base
     return await run_in_threadpool(rewind)
 
 
-@router.get("/{name}/dead-letters", operation_id="list_dead_letters", responses=responses("not-found", "invalid"))
+@router.get("/{name}/dead-letters", operation_id="list_dead_letters", responses=responses("not-found"))
 def list_dead_letters(name: Name, gateway: GatewayDep, paging: PagingDep) -> PageView[DeadLetterView]:
     """List the events that were given up for a webhook, in the order of the event log."""
     _known(gateway, name)
@@ -178,7 +178,7 @@ def list_dead_letters(name: Name, gateway: GatewayDep, paging: PagingDep) -> Pag
     operation_id="replay_dead_letters",
     dependencies=_NAMED,
     status_code=202,
-    responses=responses("not-found", "invalid"),
+    responses=responses("not-found"),
 )
 def replay_dead_letters(name: Name, gateway: GatewayDep, events: Events = None) -> Count:
     """Send dead letters again, before newer events and in the order of the event log."""
@@ -189,7 +189,7 @@ def replay_dead_letters(name: Name, gateway: GatewayDep, events: Events = None) 
     "/{name}/dead-letters",
     operation_id="delete_dead_letters",
     dependencies=_NAMED,
-    responses=responses("not-found", "invalid"),
+    responses=responses("not-found"),
 )
 def delete_dead_letters(name: Name, gateway: GatewayDep, events: Events = None) -> Count:
     """Delete dead letters for ever."""

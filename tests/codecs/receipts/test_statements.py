@@ -72,6 +72,7 @@ def test_what_a_statement_proves() -> None:
     old = statements.with_consistency(head(100), 100, None)
     verified = statements.verify_statement(signed(7, 300, 100, NEXT), KEYS, [old])
     assert (verified.statement, verified.place, verified.head.size, verified.proved) == (ENTRIES[7], 7, 300, 100)
+    assert statements.verify_statement(signed(7, 300, 100, NEXT), KEYS).proved is None, "nothing was compared"
     assert verified.statement_key == verified.head.key_id == cose.key_id(NEXT.public_key())
     assert statements.verify_head(continued(100, 300), KEYS, [old]).size == 300
     assert signed(7, 300, 100, NEXT) == signed(7, 300, 100, NEXT)

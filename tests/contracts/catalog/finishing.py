@@ -188,6 +188,25 @@ class Finishing:
         assert catalog.part_runs("a1") == []
         assert catalog.settle({"a1": SETTLED}, 60) == {"a1"}, "the object is in use: it must not be removed"
 
+    def test_warnings_that_come_while_content_is_read_are_kept(self, catalog: Catalog) -> None:
+        for number, state in enumerate((State.COMPLETE, State.FINISHED, State.QUARANTINED), 1):
+            keep(catalog, attachment(number, State.COMPLETE))
+            if state is State.FINISHED:
+                catalog.finish([finished(number, warnings=("before",))], [])
+            elif state is State.QUARANTINED:
+                catalog.set_state([f"a{number}"], state, reason_code="bad-content", reason="why")
+        came = NewEvent("attachment.warned", "", 6, {"warnings": ["meanwhile"]})
+        noted = attachment(1, State.COMPLETE, warnings=("meanwhile",))
+        warned = [came._replace(subject=f"a{number}") for number in (1, 2, 3)]
+        catalog.checkpoint(Checkpoint(attachments=[noted], saved_before={"a1"}, warned=warned))
+        assert catalog.finish([finished(1, warnings=("read",))], []) == {"a1"}
+        assert [known(catalog, number).warnings for number in (1, 2, 3)] == [
+            ("read", "meanwhile"),
+            ("before", "meanwhile"),
+            ("meanwhile",),
+        ]
+        assert [each.subject for each in catalog.events_after(0, 10)] == ["a2", "a3"]
+
     def test_damage_is_marked_and_taken_back(self, catalog: Catalog) -> None:
         keep(catalog, attachment(1, State.COMPLETE), attachment(2, State.COMPLETE))
         event = NewEvent("attachment.damaged", "a1", 6, {})

@@ -203,7 +203,7 @@ def test_every_wrong_field_is_listed(
         ([("file", ("a", b""))], "invalid"),
         ([("colour", (None, b"red")), ("file", ("a", b""))], "invalid"),
         ([("file", ("a", b"")), ("message", (None, b"{}"))], "invalid"),
-        ([("message", (None, b"{")), ("a", (None, b""))], "invalid"),
+        ([("message", (None, b"{")), ("a", (None, b""))], "malformed"),
         ([("message", (None, b"\xff"))], "malformed"),
         ([("message", (None, b" " * 65537))], "too-large"),
         ([("destination", (None, b"nowhere")), ("file", ("a", b""))], "unknown-destination"),

@@ -201,7 +201,7 @@ PositionPath = Annotated[str, Path(description="the message's place in the journ
 @router.get(
     "/{attachment_id}/parts",
     operation_id="get_attachment_parts",
-    responses=responses("not-found", "ambiguous", "application-message", "invalid"),
+    responses=responses("not-found", "ambiguous", "application-message"),
 )
 def attachment_parts(
     attachment_id: Identifier,
@@ -243,7 +243,7 @@ def attachment_timeline(
 @router.get(
     "/{attachment_id}/physical-messages",
     operation_id="list_physical_messages",
-    responses=responses("not-found", "ambiguous", "application-message", "gone", "invalid"),
+    responses=responses("not-found", "ambiguous", "application-message", "gone"),
 )
 def list_physical_messages(
     attachment_id: Identifier,

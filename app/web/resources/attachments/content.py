@@ -85,7 +85,6 @@ _CONTENT_RESPONSES: dict[int | str, dict[str, Any]] = {
         "gone",
         "precondition-failed",
         "range-not-satisfiable",
-        "invalid",
         "not-representable",
     ),
 }

@@ -168,8 +168,8 @@ class RowsView(BaseModel):
     """A page of rows; each row has a value for each column, dates and times in ISO 8601.
 
     `total` is the number of rows, null while it is not known. `rows_available` is the number of rows that can be read
-    now. Of a data set that is not complete, `missing_parts` has the ranges of missing sequence numbers, at most 100;
-    `has_more` says that there may be more rows in the parts received so far.
+    now. `has_more` says that there are more rows after these. Of a data set that is not complete, it says there may
+    be more in the parts received so far, and `missing_parts` has the ranges of missing sequence numbers, at most 100.
     """
 
     columns: list[ColumnView]
@@ -187,9 +187,7 @@ class RowsView(BaseModel):
     response_model=SchemaView,
     responses={
         200: {"description": "the variables", "content": {"text/plain": {"schema": {"type": "string"}}}},
-        **responses(
-            "not-found", "ambiguous", "not-ready", "unreadable", "gone", "not-a-data-set", "invalid", "damaged"
-        ),
+        **responses("not-found", "ambiguous", "not-ready", "unreadable", "gone", "not-a-data-set", "damaged"),
     },
 )
 async def data_set_schema(
@@ -231,7 +229,6 @@ async def data_set_schema(
         "unreadable",
         "gone",
         "not-a-data-set",
-        "invalid",
         "conversion-limit",
         "damaged",
         "busy",
@@ -259,7 +256,7 @@ async def data_set_profile(
     response_model=RowsView,
     responses=responses(
         *("not-found", "ambiguous", "application-message", "not-ready", "unreadable", "gone", "not-a-data-set"),
-        *("invalid", "conversion-limit", "damaged", "busy"),
+        *("conversion-limit", "damaged", "busy"),
     ),
 )
 async def data_set_rows(

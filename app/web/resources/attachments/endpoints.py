@@ -9,11 +9,11 @@ from app.model.records import AttachmentRecord
 from app.ports import NEWEST_FIRST, AttachmentFilter, Sort
 from app.service.gateway import Gateway
 from app.web.dependencies.caller import Caller, CallerDep, resource_router
-from app.web.dependencies.known_resources import Identifier, known_attachment, unknown, whole
+from app.web.dependencies.known_resources import Identifier, known_attachment, whole
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.entity_tags import IfMatch, entity_tag, require_match
 from app.web.http.parameters import DIGITS, Timestamp, to_microseconds
-from app.web.problems import responses
+from app.web.problems import Problem, responses
 from app.web.resources.attachments.content import missing_parts
 from app.web.resources.attachments.schemas import AttachmentView
 from app.web.resources.schemas import KINDS, KindWord, PageView, page_view
@@ -22,7 +22,7 @@ from app.web.responses.long_polling import AttachmentWait
 router = resource_router(prefix="/attachments", tags=["attachments"])
 
 
-@router.get("", operation_id="list_attachments", responses=responses("invalid", "ambiguous"))
+@router.get("", operation_id="list_attachments", responses=responses("ambiguous"))
 def list_attachments(
     response: Response,
     gateway: GatewayDep,
@@ -93,7 +93,7 @@ def list_attachments(
     "/{attachment_id}",
     operation_id="get_attachment",
     dependencies=[AttachmentWait],
-    responses=responses("not-found", "ambiguous", "application-message", "invalid"),
+    responses=responses("not-found", "ambiguous", "application-message"),
 )
 def get_attachment(attachment_id: Identifier, gateway: GatewayDep, caller: CallerDep) -> AttachmentView:
     """Return all facts about an attachment; while it is being received, also its missing parts."""
@@ -123,4 +123,4 @@ def delete_attachment(
     if if_match is not None:
         require_match(entity_tag(_view(gateway, record, caller)), if_match, "the attachment")
     if not gateway.deletion.attachment(record.id):
-        raise unknown("attachment", attachment_id)
+        raise Problem("not-found", f"the attachment {record.id} has been deleted already")

@@ -85,7 +85,7 @@ _REQUEST_BODY: dict[str, Any] = {
 }
 
 
-@router.get("", operation_id="list_messages", responses=responses("invalid"))
+@router.get("", operation_id="list_messages", responses=responses())
 def list_messages(
     gateway: GatewayDep,
     caller: CallerDep,

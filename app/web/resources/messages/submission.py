@@ -64,7 +64,6 @@ REFUSED: Final = responses(
     "in-flight",
     "too-large",
     "unsupported-media-type",
-    "invalid",
     "unsuitable",
     "unknown-destination",
     "key-reused",

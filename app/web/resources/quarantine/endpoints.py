@@ -44,7 +44,7 @@ Why = Annotated[
 router = resource_router(prefix="/quarantine", tags=["quarantine"])
 
 
-@router.get("", operation_id="list_quarantine", responses=responses("invalid"))
+@router.get("", operation_id="list_quarantine", responses=responses())
 def list_quarantine(
     gateway: GatewayDep,
     caller: CallerDep,
@@ -59,7 +59,7 @@ def list_quarantine(
     return page_view(paging, page, lambda record: QuarantineView.of(record, caller.base))
 
 
-@router.get("/groups", operation_id="list_quarantine_groups", responses=responses("invalid"))
+@router.get("/groups", operation_id="list_quarantine_groups", responses=responses())
 def list_quarantine_groups(
     gateway: GatewayDep,
     caller: CallerDep,
@@ -108,7 +108,7 @@ def get_quarantined_body(quarantine_id: EntryIdentifier, gateway: GatewayDep, ca
     "/{quarantine_id}/trace",
     operation_id="trace_quarantined",
     response_model=list[FrameView],
-    responses=responses("not-found", "gone", "damaged", "too-large", "conversion-limit", "busy"),
+    responses=responses("not-found", "gone", "damaged", "malformed", "too-large", "conversion-limit", "busy"),
 )
 async def trace_quarantined(
     quarantine_id: EntryIdentifier, request: Request, gateway: GatewayDep, caller: CallerDep
@@ -174,7 +174,7 @@ Entry = tuple[str, QuarantineRecord | None]
     "/replay",
     operation_id="replay_many_quarantined",
     openapi_extra=request_body(Several),
-    responses=responses("invalid", "too-large"),
+    responses=responses("malformed", "too-large"),
 )
 async def replay_many(request: Request, gateway: GatewayDep, caller: CallerDep) -> SeveralView:
     """Process up to 500 quarantined messages again, in the order of the request, or all entries of a group. Each
@@ -197,7 +197,7 @@ async def replay_many(request: Request, gateway: GatewayDep, caller: CallerDep) 
     "/dismiss",
     operation_id="dismiss_many_quarantined",
     openapi_extra=request_body(Several),
-    responses=responses("invalid", "too-large"),
+    responses=responses("malformed", "too-large"),
 )
 async def dismiss_many(request: Request, gateway: GatewayDep, caller: CallerDep) -> SeveralView:
     """Mark up to 500 entries, or all entries of a group, as not needed. Each succeeds or fails on its own."""

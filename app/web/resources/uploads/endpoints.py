@@ -59,7 +59,6 @@ _RECEIVING = (
     "too-large",
     "unsupported-tus-version",
     "unsupported-media-type",
-    "invalid",
     "checksum-mismatch",
     "unavailable",
     "busy",
@@ -163,7 +162,7 @@ async def create_upload(
     return JSONResponse(view.model_dump(mode="json"), 201, {**tus.described(upload), "Location": view.links["self"]})
 
 
-@router.get("", operation_id="list_uploads", responses=responses("invalid"))
+@router.get("", operation_id="list_uploads", responses=responses())
 def list_uploads(gateway: GatewayDep, caller: CallerDep, base: BaseDep, paging: PagingDep) -> PageView[UploadView]:
     """List the caller's uploads, newest first. With the scope `operate` and no limits, list the uploads of all
     callers."""
@@ -179,7 +178,7 @@ def list_uploads(gateway: GatewayDep, caller: CallerDep, base: BaseDep, paging: 
     response_class=Response,
     responses={
         200: {"description": "the state, in header fields", "headers": _STATE},
-        **responses("not-found", "invalid", "unsupported-tus-version"),
+        **responses("not-found", "unsupported-tus-version"),
     },
 )
 async def head_upload(
@@ -286,13 +285,13 @@ async def _append(request: Request, gateway: Gateway, upload: Upload, length: in
     most = (gateway.settings.limits.upload_bytes if end is None else end) - begin
     if announced is not None and announced > most:
         _require_size(gateway, begin + announced if end is None else None)
-        raise tus.inconsistent(f"the body has {announced} bytes, and {most} are missing")
+        raise tus.inconsistent(f"the body has {announced} bytes, and {max(most, 0)} are missing")
     _require_size(gateway, length)
 
     async def allow(size: int) -> None:
         if size > most:
             _require_size(gateway, begin + size if end is None else None)
-            raise tus.inconsistent(f"the body goes beyond the end of the content: {most} bytes are missing")
+            raise tus.inconsistent(f"the body goes beyond the end of the content: {max(most, 0)} bytes are missing")
         if begin + size > upload.record.held:
             await run_in_threadpool(gateway.uploads.reserve, upload, begin + size)
 

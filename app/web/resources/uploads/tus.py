@@ -45,6 +45,8 @@ class Checksum:
             self._given = b64decode(encoded, validate=True)
         except (NotBase64, ValueError):
             raise Problem("malformed", "Upload-Checksum is not an algorithm and base64") from None
+        if not self._given:
+            raise Problem("malformed", f"Upload-Checksum has no {algorithm} behind a blank")
         self._algorithm, self._hash = algorithm, ALGORITHMS[algorithm](usedforsecurity=False)
 
     def update(self, piece: bytes | memoryview) -> None:

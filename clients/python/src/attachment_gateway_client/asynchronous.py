@@ -105,11 +105,14 @@ class AsyncClient:
         except httpx.TransportError as error:
             raise calls.unreachable(self.url, error) from error
 
-    async def pages(self, path: str, most: int | None = None, **parameters: Any) -> AsyncIterator[Any]:
-        """Yield the items of a listing, page by page, at most `most`. Raises as `request`."""
+    async def pages(
+        self, path: str, most: int | None = None, *, limit: int = calls.PAGE, **parameters: Any
+    ) -> AsyncIterator[Any]:
+        """Yield the items of a listing, page by page, at most `most`, in requests for at most `limit`. Raises
+        as `request`."""
         cursor, left = None, most
         while left is None or left > 0:
-            page = await self.get(path, cursor=cursor, limit=calls.page_size(left), **parameters)
+            page = await self.get(path, cursor=cursor, limit=calls.page_size(limit, left), **parameters)
             for item in page["items"]:
                 yield item
             left = None if left is None else left - len(page["items"])

@@ -99,9 +99,9 @@ def given(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in parameters.items() if value is not None}
 
 
-def page_size(left: int | None) -> int:
+def page_size(limit: int, left: int | None) -> int:
     """Return the number of items that the next request of a listing asks for, of those left (None: all)."""
-    return PAGE if left is None else min(left, PAGE)
+    return limit if left is None else min(left, limit)
 
 
 async def read_in_threads(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:

@@ -105,11 +105,14 @@ class Client:
         except httpx.TransportError as error:
             raise calls.unreachable(self.url, error) from error
 
-    def pages(self, path: str, most: int | None = None, **parameters: Any) -> Iterator[Any]:
-        """Yield the items of a listing, page by page, at most `most`. Raises as `request`."""
+    def pages(
+        self, path: str, most: int | None = None, *, limit: int = calls.PAGE, **parameters: Any
+    ) -> Iterator[Any]:
+        """Yield the items of a listing, page by page, at most `most`, in requests for at most `limit`. Raises
+        as `request`."""
         cursor, left = None, most
         while left is None or left > 0:
-            page = self.get(path, cursor=cursor, limit=calls.page_size(left), **parameters)
+            page = self.get(path, cursor=cursor, limit=calls.page_size(limit, left), **parameters)
             yield from page["items"]
             left = None if left is None else left - len(page["items"])
             cursor = page["next"]

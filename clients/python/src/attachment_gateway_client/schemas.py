@@ -25,6 +25,7 @@ class FieldError(TypedDict):
     detail: str
     pointer: NotRequired[str | None]
     parameter: NotRequired[str | None]
+    header_field: NotRequired[str | None]
     variable: NotRequired[str | None]
     row: NotRequired[int | None]
     code: NotRequired[str | None]
@@ -180,6 +181,7 @@ Question = Literal[
     "last-line-end",
     "headers",
     "file-kind",
+    "messages",
 ]
 
 

@@ -99,6 +99,7 @@ const QUESTIONS = {
   "last-line-end": "End of the last line",
   "headers": "Headers before the content",
   "file-kind": "Whether the file is of lines",
+  "messages": "Which messages belong to it",
 };
 const GROUNDS = {
   "only-reading": "the bytes have no other reading",
