@@ -77,7 +77,7 @@ QUARANTINED_ATTACHMENTS: dict[str, str] = {
     "conflicting-segments": "segments that differ where they overlap, and no checksum decides; or that go past the end",
     "content-lost": "finished content is gone and cannot be assembled again; when it is sent again, it starts over",
     "damaged-content": "finished content is not what was received; it is not served until it is restored",
-    "doubtful-content": "contradicting messages, another reading of the bytes, or any warning, where the source holds what is in doubt",
+    "doubtful-content": "messages that contradict each other, another reading, or a warning, if its source holds them",
     "doubtful-count": "a count that has several readings, or that the first message contradicts; it is still received",
     "doubtful-size": "a file that has not the size that its sender announced",
     "file-without-records": "an attachment over Rendezvous of several files, one of which has no records",

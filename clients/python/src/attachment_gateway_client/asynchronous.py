@@ -106,7 +106,12 @@ class AsyncClient:
             raise calls.unreachable(self.url, error) from error
 
     async def pages(
-        self, path: str, most: int | None = None, *, limit: int = calls.PAGE, **parameters: Any
+        self,
+        path: str,
+        most: int | None = None,
+        *,
+        limit: int = calls.PAGE,
+        **parameters: Any,
     ) -> AsyncIterator[Any]:
         """Yield the items of a listing, page by page, at most `most`, in requests for at most `limit`. Raises
         as `request`."""
