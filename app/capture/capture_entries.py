@@ -27,8 +27,8 @@ class LineError(ValueError):
 
 
 class BoundedLine(NamedTuple):
-    """A line without its line ending. `is_whole` is false if it was longer than `LONGEST_LINE` and was cut there,
-    `is_ended` if it has no line ending."""
+    """A line without its line ending. `is_whole` is false if it was longer than `LONGEST_LINE` and was cut there.
+    `is_ended` is false if it had no line ending, as the last line of a file that was cut."""
 
     number: int
     content: bytes

@@ -26,8 +26,7 @@ do not describe the grammar of the lines; its source is the code of qload as IBM
 A message is its descriptor and one or more lines of its body. IBM's program silently misreads some input, which this
 one refuses: numbers and identifiers that contain or precede other characters, text after a closing quotation mark, a
 field that is given twice, as after a message without a body, and a last line of a body without a line feed, which may
-have been cut. IBM's program loses the last character of `S text`; this
-one keeps it.
+have been cut. IBM's program loses the last character of `S text`; this one keeps it.
 """
 
 import re

@@ -125,7 +125,7 @@ def test_only_content_and_events_are_linked(world: World, path: str) -> None:
 def test_who_calls_is_asked_before_the_body_is_read(world: World) -> None:
     key = world.key("reader")
     for body, status, word in (
-        (b"{", 422, "invalid"),
+        (b"{", 400, "malformed"),
         (b"x" * 20_000, 413, "too-large"),
         (b'{"path": 1}', 422, "invalid"),
     ):

@@ -4,8 +4,8 @@ A row of state is an attachment (`app.pipeline.assemble.key_state`), in one of t
 still to come, without time to live, and `done` for as long as late duplicates are to be recognized. An open attachment
 has a timer that triggers a check from time to time.
 
-Whenever a stream starts, Spark loads each processor twice in a new process that only asks for its state, one after the
-other. So this module loads little. `app.pipeline.run.state_steps` has the work, and is loaded by tasks.
+Whenever a stream starts, Spark starts a process for each processor, one after the other, that only asks for its state.
+So this module loads little. `app.pipeline.run.state_steps` has the work, and is loaded by tasks.
 """
 
 import pickle

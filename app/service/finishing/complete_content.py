@@ -24,7 +24,7 @@ from app.model.records import AttachmentRecord, Extent, Finished
 from app.service.content.stored_content import Measured, object_name
 from app.service.context import Stores
 from app.service.finishing.contained_files import FoundFile, content_pieces, described_files, last_line_ends
-from app.service.finishing.content_evidence import charset_of_file
+from app.service.finishing.content_evidence import charset_of_file, require_certain
 from app.service.finishing.incremental import EXTENTS_A_PART, whole_records
 from app.service.finishing.media_types import PARQUET_TYPE, announced, stored_type
 
@@ -231,8 +231,10 @@ def _stored_file(reading: _Reading) -> Finished:
                 measured.write(b"".join(held))
                 held, size = [], 0
         measured.write(b"".join(held))
-        described = described_files(found, stores.on_doubt(record.source), of_lines=file.of_lines)  # before it is kept
-    evidence = reading.evidence(last_line_ends(found))
+        # What is in doubt is not kept.
+        described = described_files(found, stores.on_doubt(record.source), of_lines=file.of_lines)
+        evidence = reading.evidence(last_line_ends(found))
+        require_certain(record, evidence, stores)
     return measured.stored(record, reading.content_type, file.dialects, evidence=evidence, **described)
 
 

@@ -4,7 +4,7 @@ Content is read in several ways, early and late, by both hosts. All of them pass
 same messages always have the same evidence and warnings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -14,9 +14,10 @@ from app.codecs.sas.file_messages import RecordTotals, is_announced_size
 from app.framing.protocol import PartReader
 from app.framing.sas_evidence import Evidence, charset_of_texts
 from app.model.attachment import AttachmentKind
+from app.model.errors import InvalidInputError
 from app.model.evidence import Choice, Ground, Question, kept_warnings
 from app.model.message import EVIDENCE, PhysicalMessage
-from app.model.records import AttachmentRecord, Finished, changed
+from app.model.records import DOUBTFUL_CONTENT, AttachmentRecord, Finished, changed
 from app.service.context import Stores
 
 HEADERS = Choice(Question.HEADERS, "not-as-announced", Ground.VALUES)
@@ -115,6 +116,20 @@ def other_bytes(kind: AttachmentKind | None, evidence: Evidence) -> str | None:
         if others and (question is Question.DIALECT or (kind, question) == _OF_BYTES):
             return f"it reads as {reading} and, with other bytes, as {', '.join(others)}: the setting `dialect` decides"
     return None
+
+
+def held(doubts: Iterable[str]) -> InvalidInputError:
+    """Return the error of content that is held for these doubts."""
+    why = f"{'; '.join(doubts)} (the source's setting on_doubt can accept it)"
+    return InvalidInputError(DOUBTFUL_CONTENT, "", -1, why)
+
+
+def require_certain(record: AttachmentRecord, evidence: Evidence, stores: Stores) -> None:
+    """Raise InvalidInputError if this evidence of an attachment leaves other bytes possible, and its source holds
+    such attachments."""
+    ambiguity = other_bytes(record.kind, evidence)
+    if ambiguity is not None and stores.on_doubt(record.source) == "hold":
+        raise held([ambiguity])
 
 
 def is_certain(reader: PartReader, tally: RecordTotals) -> bool:

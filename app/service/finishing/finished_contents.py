@@ -1,7 +1,7 @@
 """The content of complete attachments, for every host of assembly."""
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from app.assembly.arrangement import arrangement_of
@@ -11,7 +11,6 @@ from app.model.evidence import kept_warnings
 from app.model.message import PhysicalMessage, Position
 from app.model.records import (
     DAMAGED_PART,
-    DOUBTFUL_CONTENT,
     PARTS_GONE,
     AttachmentRecord,
     Finished,
@@ -21,7 +20,7 @@ from app.model.records import (
 from app.ports import JournalReader
 from app.service.context import Stores
 from app.service.finishing.complete_content import content_of
-from app.service.finishing.content_evidence import concluded, other_bytes, with_earlier
+from app.service.finishing.content_evidence import concluded, held, other_bytes, require_certain, with_earlier
 from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.quarantine.quarantine_records import Entry, damaged_part, quarantine_entry
 from app.wire import WireError
@@ -69,9 +68,7 @@ def read_content(complete: CompleteAttachment, stores: Stores, first: PhysicalMe
         why = "an attachment has at least one sequenced message"
         raise ContentRejected(InvalidInputError("no-parts", "number of messages", -1, why), None)
     try:
-        ambiguity = other_bytes(record.kind, record.evidence)
-        if ambiguity is not None and stores.on_doubt(record.source) == "hold":
-            raise _held([ambiguity])  # before anything is written
+        require_certain(record, record.evidence, stores)
         message = first or stores.journal.read(positions[0])
         found = content_of(record, stores.described(message), keys, positions, stores)
         return _allowed(with_earlier(concluded(found, message, stores), record), record, stores)
@@ -108,13 +105,8 @@ def _allowed(found: Finished, record: AttachmentRecord, stores: Stores) -> Finis
         found = changed(found, warnings=kept_warnings((ambiguity, *found.warnings)))
     is_held = stores.is_strict(record.source) or (ambiguity is not None and stores.on_doubt(record.source) == "hold")
     if is_held and found.warnings:
-        raise _held(found.warnings)
+        raise held(found.warnings)
     return found
-
-
-def _held(doubts: Iterable[str]) -> InvalidInputError:
-    why = f"{'; '.join(doubts)} (the source's setting on_doubt can accept it)"
-    return InvalidInputError(DOUBTFUL_CONTENT, "", -1, why)
 
 
 def _are_there(positions: Sequence[Position], journal: JournalReader) -> bool:
