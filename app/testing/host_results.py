@@ -30,6 +30,8 @@ T = TypeVar("T")
 MOST_RANGES = 100
 OF_THE_HOST = frozenset(("finished_at", "settled_at", "complete_at"))
 """Times of a host's work, by its own clock."""
+NOTED_LATER = frozenset(("warnings", "warnings_count"))
+"""The columns of the table of files that lack what was noted after its row was written; the catalog has it."""
 WHERE = frozenset(("storage", "object_name", "checksums"))
 """The place of content: the journal, or an object of the store, whose blocks have checksums."""
 PATIENT = {
@@ -99,13 +101,14 @@ def tables(folder: Path) -> dict[str, tuple[int, str]]:
 
 
 def tables_at(url: str) -> dict[str, tuple[int, str]]:
-    """Return rows and checksum of every table; the checksum ignores the order of rows and the times of finishing."""
+    """Return rows and checksum of every table; the checksum ignores the order of rows, the times of finishing, and
+    warnings."""
     store = plugins.table_store()(url)
     found: dict[str, tuple[int, str]] = {}
     for name in store.names():
         rows = pa.Table.from_batches(store.rows(name), store.schema(name))
         rows = summed(rows.to_batches()) if name == QUALITY else rows
-        kept = sorted(column for column in rows.column_names if column not in OF_THE_HOST)
+        kept = sorted(column for column in rows.column_names if column not in OF_THE_HOST | NOTED_LATER)
         lines = sorted(map(repr, zip(*(rows[column].to_pylist() for column in kept), strict=True)))
         found[name] = rows.num_rows, sha256("\n".join([repr(kept), *lines]).encode()).hexdigest()
     return found
