@@ -185,9 +185,10 @@ class TrackedAttachment:
         strays = self.parts.take_strays(expected, likely)
         if strays is None:
             return NOTHING
-        order = likely if self.parts.find(number_in(likely, 1)) is not None else LITTLE if likely == BIG else BIG
-        if any(number_in(order, number) < LITTLE_ENDIAN_FROM for number, _ in strays):
-            self.contradict()
+        if strays:
+            order = BIG if self.parts.find(1) is not None else LITTLE
+            if any(number_in(order, number) < LITTLE_ENDIAN_FROM for number, _ in strays):
+                self.contradict()
         return (*self.completed(expected, had_strays=bool(strays)), *(stray(*each) for each in strays))
 
     def completed(self, parts: int, *, had_strays: bool = False) -> tuple[Effect, ...]:

@@ -41,7 +41,7 @@ class AttachmentSteps:
         plain = ([bytes(value) if isinstance(value, bytearray) else value for value in row] for row in rows)
         for about, coming in by_key(map(message_references.from_row, plain)):
             if about[1]:
-                outcomes = self._assemble(about, coming, timer_values)
+                outcomes = [self._assemble(about, coming, timer_values)]
             else:
                 outcomes, _ = assemble(about, coming, KeyState(), self._job.limits)
             for outcome in outcomes:
@@ -55,20 +55,19 @@ class AttachmentSteps:
             else:
                 self._wake(timer_values)
 
-    def _assemble(self, key: Key, coming: list[Reference], timer_values: Any) -> list[KeyOutcome]:
+    def _assemble(self, key: Key, coming: list[Reference], timer_values: Any) -> KeyOutcome:
         was_open = self._open.get()
         was_done = None if was_open else self._done.get()
         row = key_state.KeyStateRow(*was_open or was_done or ())
         held = key_state.unpack(row)
         if was_open and self._is_let_go(key[0], held):
             held = KeyState()
-        outcomes, held = assemble(key, coming, held, self._job.limits)
-        if held.attachment is not None and not held.is_done and any(each.repeated_before for each in outcomes):
+        (outcome,), held = assemble(key, coming, held, self._job.limits)
+        if outcome.repeated_before and not held.is_done:
             # What is found now must be known when the rest comes; messages of an open attachment come again seldom.
-            outcomes, _ = compared(outcomes, open_job(self._job).archive)
-            for record in (each.record for each in outcomes):
-                if record is not None:
-                    held = held._replace(attachment=TrackedAttachment(record, held.attachment.parts))
+            (outcome,), _ = compared([outcome], open_job(self._job).archive)
+            if held.attachment is not None and outcome.record is not None:
+                held = held._replace(attachment=TrackedAttachment(outcome.record, held.attachment.parts))
         now_at = key_state.pack(held)
         if held.is_done:
             if was_open:
@@ -78,7 +77,7 @@ class AttachmentSteps:
             self._open.update(tuple(now_at))
             if not was_open:
                 self._wake(timer_values)
-        return [outcome._replace(state=now_at.size) for outcome in outcomes]
+        return outcome._replace(state=now_at.size)
 
     def _is_let_go(self, source: str, held: KeyState) -> bool:
         if self._let_go is None:

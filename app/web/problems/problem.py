@@ -63,7 +63,7 @@ def invalid_request(errors: Iterable[Mapping[str, Any]], *, is_body: bool = Fals
 
     Errors of FastAPI begin with the place of a parameter, or `body`; those of a model for a body do not.
     """
-    found = []
+    found, said = [], []
     for error in errors:
         location, why = error["loc"], sentence(error, of_request=True)
         if error["type"] == "json_invalid":
@@ -71,13 +71,13 @@ def invalid_request(errors: Iterable[Mapping[str, Any]], *, is_body: bool = Fals
         if not is_body and location and location[0] in ("query", "path", "header"):
             # A repeated parameter's location ends with the number of the value.
             name = location[1] if len(location) > 1 else location[0]
-            found.append({"detail": why, "header_field" if location[0] == "header" else "parameter": str(name)})
+            kind, place = "header_field" if location[0] == "header" else "parameter", str(name)
         else:
             in_body = location[1:] if location[:1] == ("body",) else location
-            found.append({"detail": why, "pointer": pointer_to(in_body)})
-    places = (next(value for key, value in each.items() if key != "detail") for each in found)
-    detail = "; ".join(f"{place}: {each['detail']}" for place, each in zip(places, found, strict=True))
-    return Problem("invalid", detail, errors=found)
+            kind, place = "pointer", pointer_to(in_body)
+        found.append({"detail": why, kind: place})
+        said.append(f"{place}: {why}")
+    return Problem("invalid", "; ".join(said), errors=found)
 
 
 def pointer_to(location: Sequence[int | str]) -> str:
