@@ -35,13 +35,14 @@ class Repeated(NamedTuple):
 
 class Refused(NamedTuple):
     """A physical message that contradicts earlier ones and belongs in quarantine. The reason is as in
-    `InvalidInputError`."""
+    `InvalidInputError`. Of a header, these are the correlids of the attachments that it has `contradicted`."""
 
     position: int
     code: str
     row: str
     why: str
     at: int = -1
+    contradicted: tuple[bytes, ...] = ()
 
 
 class Completed(NamedTuple):
@@ -134,14 +135,22 @@ class TrackedAttachment:
         return (Repeated(self.record.id, first, again, self.waits_for_parts, say_the_same),)
 
     def refused(self, refusal: Refused) -> tuple[Effect, ...]:
-        """Refuse a message that contradicts earlier ones; see `contradicted`. An attachment that is already complete
-        gets a warning."""
+        """Refuse a message that contradicts earlier ones."""
+        return (refusal, *self.doubted())
+
+    def doubted(self) -> tuple[Effect, ...]:
+        """Note that a refused message contradicts earlier ones; see `contradicted`. An attachment that is already
+        complete gets a warning."""
         self.contradict()
+        return NOTHING if CONTRADICTED_LATER in self.record.warnings else self.warned(CONTRADICTED_LATER)
+
+    def warned(self, why: str) -> tuple[Effect, ...]:
+        """Add a warning, if the attachment is complete."""
         record = self.record
-        if record.state not in READ or CONTRADICTED_LATER in record.warnings:
-            return (refusal,)
-        self.record = changed(record, warnings=(*record.warnings, CONTRADICTED_LATER))
-        return (refusal, Warned(record.id, record.qualifier_2, CONTRADICTED_LATER))
+        if record.state not in READ:
+            return NOTHING
+        self.record = changed(record, warnings=(*record.warnings, why))
+        return (Warned(record.id, record.qualifier_2, why),)
 
     def contradict(self) -> None:
         """Note that messages of an attachment that is not complete contradict each other."""

@@ -5,6 +5,7 @@ one that contradicts it is refused with all its entries. Each entry concerns one
 application message concerns one message, so they can go to machines that hold nothing else.
 """
 
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from app.assembly.collecting import NOTHING, Address, Effect, Key, Refused, Repeated
@@ -12,16 +13,28 @@ from app.codecs.sas import correlid
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.model.event import Announced
 from app.model.identity import addressed, announces_application, attachment_id, message_id
-from app.model.records import MessageRecord
+from app.model.records import AttachmentRecord, MessageRecord
 
 
 class Announcement(NamedTuple):
-    """The message, the kind and the names with which an attachment was announced."""
+    """The message and the facts with which an attachment was announced; see `AttachmentDefinition`."""
 
     message: str
     kind: AttachmentKind
     qualifier_1: str
     qualifier_2: str
+    description: str
+    minor_version: int
+    major_version: int
+
+    @classmethod
+    def of(cls, message: str, facts: AttachmentDefinition | AttachmentRecord) -> "Announcement | None":
+        """Return the announcement by this message, with these facts; None if they are of an attachment that no header
+        has announced."""
+        return None if facts.kind is None else cls(message, *_ANNOUNCED(facts))
+
+
+_ANNOUNCED = attrgetter(*Announcement._fields[1:])
 
 
 class Claim(NamedTuple):
@@ -113,14 +126,17 @@ def _contradictions(
 ) -> tuple[Effect, ...]:
     """Return the refusal of a header if it, or another one, announced an attachment differently before."""
     listed: set[bytes] = set()
+    other: dict[bytes, int] = {}
     for ordinal, entry in enumerate(header.attachments):
         row = f"attachments[{ordinal}]"
         if entry.correl_id in listed:
             why = "this header announces this attachment correlid twice"
             return (Refused(position, "conflicting-header", row, why),)
         listed.add(entry.correl_id)
-        announcement = Announcement(owner, entry.kind, entry.qualifier_1, entry.qualifier_2)
-        if earlier.announced((source, entry.correl_id)) not in {None, announcement}:
-            why = "an earlier header announced this attachment correlid differently"
-            return (Refused(position, "conflicting-header", row, why),)
-    return NOTHING
+        if earlier.announced((source, entry.correl_id)) not in {None, Announcement.of(owner, entry)}:
+            other[entry.correl_id] = ordinal
+    if not other:
+        return NOTHING
+    why = "an earlier header announced this attachment correlid differently"
+    row = f"attachments[{min(other.values())}]"
+    return (Refused(position, "conflicting-header", row, why, contradicted=tuple(other)),)

@@ -51,10 +51,11 @@ class Unreadable(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """The application message of the message at this address."""
+    """The application message, at this position, of the message at this address."""
 
     address: Address
     answer: PhysicalMessage
+    position: int
 
 
 Consequence = Rejected | Duplicate | Unreadable | Answered
@@ -85,7 +86,7 @@ def interpret(effect: Repeated | Refused | ApplicationArrived, messages: Message
             return None if message is None else Rejected(position, message, InvalidInputError(code, row, at, why))
         case ApplicationArrived(address, position):
             answer = messages.message(position)
-            return None if answer is None else Answered(address, answer)
+            return None if answer is None else Answered(address, answer, position)
 
 
 def is_same(body: bytes | memoryview, other: bytes | memoryview) -> bool:
@@ -93,12 +94,14 @@ def is_same(body: bytes | memoryview, other: bytes | memoryview) -> bool:
     return len(body) == len(other) and bytes(body) == bytes(other)
 
 
-def answered(message: MessageRecord, answer: PhysicalMessage) -> MessageRecord:
-    """Return a message with its application message. If it has no attachments, it is then complete."""
+def answered(message: MessageRecord, answer: PhysicalMessage, position: int) -> MessageRecord:
+    """Return a message with its application message, which is at this packed position. If it has no attachments, it is
+    then complete."""
     return changed(
         message,
         application_body=bytes(answer.body),
         application_format=answer.format,
         application_ccsid=answer.ccsid,
+        application_position=position,
         complete_at=None if message.attachments else answer.received_at,
     )

@@ -12,8 +12,8 @@ message may come in any order, any number of times, from any thread of the broke
   of headers distinguish the two. One that comes before its header waits as a part of an unannounced attachment. The
   header identifies it (`Identification`), and its message keeps the identifier under which it waited.
 - A message that contradicts an earlier one (another header, another count, a part beyond the count, a part with other
-  bytes) is refused. The first one holds and the later one goes to quarantine. An attachment of which messages other
-  than headers contradict each other before it is complete has a note (`collecting.CONTRADICTED`): it is in doubt.
+  bytes) is refused. The first one holds and the later one goes to quarantine. An attachment whose messages contradict
+  each other before it is complete has a note (`collecting.CONTRADICTED`): it is in doubt.
 - Parts may be numbered in either byte order. An attachment is complete when it has its header, its count and the parts
   1..count in one of them. Parts in the other one are then refused, wherever they came.
 - A group of IBM MQ is an attachment without a header. Each part gives the common facts, and the facts of the first part
@@ -27,12 +27,12 @@ events as one `Checkpoint`.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from app.assembly import groups, ranges
 from app.assembly.collecting import (
     NOTHING,
-    READ,
     Address,
     ApplicationArrived,
     Discarded,
@@ -42,7 +42,6 @@ from app.assembly.collecting import (
     Refused,
     Repeated,
     TrackedAttachment,
-    Warned,
     stray,
 )
 from app.assembly.header_checks import (
@@ -65,13 +64,14 @@ from app.model.event import (
     Announced,
     Event,
     GroupPart,
+    OtherHeader,
     PartArrived,
     PartsArrived,
     RangePart,
     Refuted,
     Unsequenced,
 )
-from app.model.identity import attachment_id, message_id
+from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import ABORTED, NOTHING_CAME, AttachmentRecord, Checkpoint, MessageRecord, changed
 
@@ -133,25 +133,18 @@ class Assembly:
             return self._without_header(source, event, position, received_at)
         if isinstance(event, Unsequenced):
             return self._unsequenced(source, event, position, received_at)
-        if isinstance(event, Refuted):
-            return self._refuted(source, event)
-        judged = judge(source, event.header, position, received_at, self.limits.attachments, self)
-        if not isinstance(judged, MessageRecord):
-            again = bool(judged) and isinstance(judged[0], Repeated)
-            return judged + self._claim_unknown(source, event, position, received_at) if again else judged
-        effects = [*self.begin_message(judged)]
-        for claim in claims(judged.id, event):
-            effects += self.claim(source, claim, position, received_at)
-        return tuple(effects)
+        if isinstance(event, Refuted | OtherHeader):
+            return self._doubted(source, event)
+        return self._announced(source, event, position, received_at)
 
     def is_announced(self, key: Key) -> bool:
         """Tell whether a header has announced this attachment, as far as it is loaded."""
         attachment = self.attachments.get(key)
         return attachment is not None and attachment.record.kind is not None
 
-    def set_application(self, address: Address, answer: PhysicalMessage) -> None:
-        """Set the application message that an `ApplicationArrived` effect found."""
-        record = answered(self.messages[address], answer)
+    def set_application(self, address: Address, answer: PhysicalMessage, position: int) -> None:
+        """Set the application message that an `ApplicationArrived` effect found at this position."""
+        record = answered(self.messages[address], answer, position)
         self.messages[address] = self._changed_messages[record.id] = record
 
     def replace_part(self, attachment_id: str, first: int, again: int) -> bool:
@@ -308,13 +301,12 @@ class Assembly:
         attachment.record = changed(record, pending_position=position, pending_counts=event.counts)
         return NOTHING
 
-    def _refuted(self, source: str, event: Refuted) -> tuple[Effect, ...]:
+    def _doubted(self, source: str, event: Refuted | OtherHeader) -> tuple[Effect, ...]:
         attachment = self.attachments.get((source, event.correl_id))
-        if attachment is None or attachment.record.state not in READ:
+        if attachment is None:
             return NOTHING
-        attachment.record = changed(attachment.record, warnings=(*attachment.record.warnings, event.why))
         self._changed[source, event.correl_id] = None
-        return (Warned(attachment.record.id, attachment.record.qualifier_2, event.why),)
+        return attachment.warned(event.why) if isinstance(event, Refuted) else attachment.doubted()
 
     def _count(self, attachment: TrackedAttachment, counts: tuple[int, ...], position: int) -> tuple[Effect, ...]:
         record = attachment.record
@@ -335,12 +327,28 @@ class Assembly:
         attachment.record = changed(record, parts_expected=count, pending_counts=(), pending_position=None)
         return NOTHING
 
+    def _announced(self, source: str, event: Announced, position: int, received_at: int) -> tuple[Effect, ...]:
+        judged = judge(source, event.header, position, received_at, self.limits.attachments, self)
+        if not isinstance(judged, MessageRecord):
+            match judged:
+                case (Repeated(),):
+                    return judged + self._claim_unknown(source, event, position, received_at)
+                case (Refused(contradicted=correl_ids),):
+                    warned = (self._doubted(source, OtherHeader(correl_id)) for correl_id in correl_ids)
+                    return (*judged, *chain.from_iterable(warned))
+            return judged
+        effects = [*self.begin_message(judged)]
+        for claim in claims(judged.id, event):
+            effects += self.claim(source, claim, position, received_at)
+        return tuple(effects)
+
     def _claim_unknown(self, source: str, event: Announced, position: int, received_at: int) -> tuple[Effect, ...]:
-        """Apply a header that came again: announced attachments that are no longer known begin anew."""
+        """Apply a header that came again: attachments of its message that are no longer known begin anew."""
         effects: tuple[Effect, ...] = ()
-        message = message_id(source, event.header.header_correl_id)
-        for claim in claims(message, event):
-            if not self.is_announced((source, claim.definition.correl_id)):
+        message = self.messages[header_address(source, event.header)]
+        for claim in claims(message.id, event):
+            key = source, claim.definition.correl_id
+            if attachment_id(*key) in message.attachments and not self.is_announced(key):
                 effects += self.claim(source, claim, position, received_at)
         return effects
 
@@ -354,10 +362,7 @@ class Assembly:
     def announced(self, key: Key) -> Announcement | None:
         """Return the announcement of an attachment; see `app.assembly.header_checks.EarlierHeaders`."""
         attachment = self.attachments.get(key)
-        if attachment is None or attachment.record.kind is None:
-            return None
-        record = attachment.record
-        return Announcement(record.message_id or "", attachment.record.kind, record.qualifier_1, record.qualifier_2)
+        return None if attachment is None else Announcement.of(attachment.record.message_id or "", attachment.record)
 
     def begin_message(self, message: MessageRecord) -> tuple[Effect, ...]:
         """Begin the message of an accepted header.
@@ -460,7 +465,8 @@ def _application(message: MessageRecord, address: Address, position: int) -> tup
     """Return the effect of an application message that comes after its header, for the first time or again."""
     if message.application_body is None:
         return (ApplicationArrived(address, position),)
-    return (Repeated(None, None, position),)
+    first = message.application_position
+    return NOTHING if first == position else (Repeated(None, first, position),)
 
 
 def _spoken(counts: tuple[int, ...]) -> str:

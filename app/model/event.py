@@ -64,6 +64,12 @@ class Refuted(NamedTuple):
     size: int
 
 
+class OtherHeader(NamedTuple):
+    """A header that was refused has announced the attachment differently."""
+
+    correl_id: bytes
+
+
 class GroupPart(NamedTuple):
     """A logical message of an IBM MQ group, or a segment of one, or a message that is a whole group by itself.
 
@@ -112,7 +118,7 @@ class Aborted(NamedTuple):
     correl_id: bytes
 
 
-Event = Announced | PartArrived | Unsequenced | GroupPart | RangePart | Refuted | Aborted
+Event = Announced | PartArrived | Unsequenced | GroupPart | RangePart | Refuted | OtherHeader | Aborted
 
 
 class Pieces(NamedTuple):

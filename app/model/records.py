@@ -247,8 +247,8 @@ class MessageRecord:
     """One application message with its header's fields.
 
     `complete_at` is set once every attachment is finished and the application message, if one is announced, was
-    received. `waited_as` is the identifier of the unannounced attachment as which the application message waited, if it
-    came before the header.
+    received. `application_position` is the packed position of the application message. `waited_as` is the identifier of
+    the unannounced attachment as which it waited, if it came before the header.
     """
 
     id: str
@@ -263,6 +263,7 @@ class MessageRecord:
     application_body: bytes | None = None
     application_format: str = ""
     application_ccsid: int = 0
+    application_position: int | None = None
     complete_at: int | None = None
     waited_as: str | None = None
 

@@ -84,7 +84,7 @@ class Host:
                 if isinstance(effect, ApplicationArrived):
                     assert arrived[effect.position - start] in APPLICATIONS
                     answer = PhysicalMessage(SOURCE, "", body=b"application", format="MQSTR", ccsid=1208, received_at=9)
-                    self.machine.set_application(effect.address, answer)
+                    self.machine.set_application(effect.address, answer, effect.position)
             if self.forgetful:
                 self.save()
                 self.machine.forget_beyond(0)

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from tests.evidence.senders.sent import Physical
 
+HEADER_BYTES = 24
+"""The most bytes of a header that are changed, one at a time."""
 MQMF_SEGMENT, MQMF_LAST_SEGMENT = 2, 4
 
 
@@ -62,12 +64,13 @@ def segmented(sent: Sequence[Physical]) -> Iterator[Mutated]:
 def contradicted(sent: Sequence[Physical]) -> Iterator[Mutated]:
     """Yield what comes when another message comes first for the place of a message.
 
-    Not for the header, of which the first one holds, and not for the last message: with the other one all has come.
+    Not for the last message: with the other one all has come.
     """
     numbered = tuple(enumerate(sent))
     for place, (at, each) in enumerate(numbered[:-1]):
-        if each.body and each.role != "header":
-            for changed_at in {0, len(each.body) - 1}:
+        if each.body:
+            between = range(0, len(each.body), len(each.body) // HEADER_BYTES + 1) if each.role == "header" else ()
+            for changed_at in {0, len(each.body) - 1, *between}:
                 body = bytes(octet ^ (number == changed_at) for number, octet in enumerate(each.body))
                 other = each._replace(body=body, records=())
                 changes = (Change("contradict", (at,), f"byte {changed_at}"),)

@@ -72,7 +72,7 @@ def note(found: Found, assembly: Assembly, effect: Effect) -> None:
             found.refused.append(effect)
         case ApplicationArrived(address, at):
             found.applications.append(at)
-            assembly.set_application(address, PhysicalMessage("", ""))
+            assembly.set_application(address, PhysicalMessage("", ""), at)
 
 
 def key_by_key(

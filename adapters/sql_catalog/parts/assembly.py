@@ -70,7 +70,7 @@ _IDENTITY = frozenset(("id", "source", "correl_id", "first_received_at"))
 _COUNTED = frozenset(("parts_received", "bytes_received", "duplicates", "last_position", "last_received_at"))
 
 # An application message comes once. Assembly may have forgotten that it came.
-_ANSWER = ("application_body", "application_format", "application_ccsid")
+_ANSWER = ("application_body", "application_format", "application_ccsid", "application_position")
 
 _RECEIVING = AttachmentState.RECEIVING
 

@@ -243,6 +243,7 @@ messages = Table(
     Column("application_body", Octets),
     Column("application_format", AnyText, nullable=False),
     Column("application_ccsid", BigInteger, nullable=False),
+    Column("application_position", BigInteger, comment="of its application message in the journal"),
     Column("complete_at", BigInteger),
     Column("correl_key", Octets, nullable=False, comment="the 20 bytes by which the application message is found"),
     Column("waited_as", AnyText, comment="the attachment as which its application message waited for the header"),

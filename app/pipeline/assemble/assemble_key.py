@@ -87,8 +87,8 @@ class KeyOutcome(NamedTuple):
     part is there. `removed` was taken for an attachment. If `has_less`, all runs but `fresh` are to be deleted.
     `applications` are the identifiers of messages that have a body, each with the place of its application message.
     `identified` are the attachments and application messages that waited for a header that has come. `repeated` are
-    pairs of places: the earlier message and its repetition, of which the first `repeated_before` came before the
-    attachment was complete. `state` is the size of the kept state in bytes, if it is counted.
+    pairs of places: the earlier message and its repetition, of which the first `repeated_before` are of the attachment
+    and came before it was complete. `state` is the size of the kept state in bytes, if it is counted.
     """
 
     position: int
@@ -182,20 +182,21 @@ def _assembled(
     known = {message_address(message): message for message in held.messages}
     assembly.messages.update(known)
     applications: dict[str, int] = {}
-    repeated: list[tuple[int | None, int]] = []
+    before_complete: list[tuple[int | None, int]] = []
+    other_repeated: list[tuple[int | None, int]] = []
     refused: list[Refused] = []
     warned: Warned | None = None
     identified: list[Identification] = []
     is_open = held.attachment is None or held.attachment.record.state in _OPEN
-    repeated_before, is_complete = 0, False
+    is_complete = False
     for reference in references:
         for effect in _apply(assembly, key[0], reference):
             match effect:
                 case Completed():
                     is_complete = True
-                case Repeated(_, first, again, _, say_the_same):
-                    repeated.append((None if say_the_same else first, again))
-                    repeated_before += is_open and not is_complete
+                case Repeated(attachment_id, first, again, _, say_the_same):
+                    is_before = attachment_id is not None and is_open and not is_complete
+                    (before_complete if is_before else other_repeated).append((None if say_the_same else first, again))
                 case Refused():
                     refused.append(effect)
                 case Warned():
@@ -204,7 +205,7 @@ def _assembled(
                     identified.append(effect)
                 case ApplicationArrived(address, position):
                     applications[assembly.messages[address].id] = position
-                    assembly.set_application(address, NOT_FETCHED)
+                    assembly.set_application(address, NOT_FETCHED, position)
     attachment, messages = assembly.attachments.get(key), kept_messages(assembly.messages.values())
     changes = assembly.take_changes()
     record = changes.attachments[0] if changes.attachments else None
@@ -222,8 +223,8 @@ def _assembled(
         messages=tuple(changes.messages),
         has_less=bool(changes.without_parts),
         applications=tuple(applications.items()),
-        repeated=tuple(repeated),
-        repeated_before=repeated_before,
+        repeated=(*before_complete, *other_repeated),
+        repeated_before=len(before_complete),
         refused=tuple(refused),
         warned=warned,
         identified=tuple(identified),

@@ -253,12 +253,12 @@ def _messages(rows: pa.RecordBatch, starts: Rows, known: int | None) -> Iterator
         quality = Increment(message.source, hour_of(received_at), 2)
         if is_held:
             body, format_, ccsid = unpacked_answer(answer)
-            found = answered(message, NOT_FETCHED._replace(body=body, format=format_, ccsid=ccsid))
+            found = answered(message, NOT_FETCHED._replace(body=body, format=format_, ccsid=ccsid), end)
             yield KeyOutcome(begin, end, quality, messages=(found,)), taken
         else:
             to_fetch = ((message.id, end),)
             yield (
-                KeyOutcome(begin, end, quality, messages=(answered(message, NOT_FETCHED),), applications=to_fetch),
+                KeyOutcome(begin, end, quality, messages=(answered(message, NOT_FETCHED, end),), applications=to_fetch),
                 taken,
             )
 

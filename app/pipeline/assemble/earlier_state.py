@@ -66,21 +66,18 @@ class EarlierState(NamedTuple):
             if each.source != source:
                 continue
             messages: Sequence[MessageRecord] = ()
+            announced: Announcement | None = None
             match each:
                 case MessageBegun(record=message):
                     messages = (message,)
                 case AttachmentClaim(claim=claim):
-                    entry = claim.definition
-                    announced = Announcement(claim.message, entry.kind, entry.qualifier_1, entry.qualifier_2)
-                    memory.keep_announcement((source, each.key), announced)
+                    announced = Announcement.of(claim.message, claim.definition)
                 case HeldState():
                     messages = each.messages
                     record = None if each.attachment is None else each.attachment.record
-                    if record is not None and record.kind is not None:
-                        announced = Announcement(
-                            record.message_id or "", record.kind, record.qualifier_1, record.qualifier_2
-                        )
-                        memory.keep_announcement((source, each.key), announced)
+                    announced = None if record is None else Announcement.of(record.message_id or "", record)
+            if announced is not None:
+                memory.keep_announcement((source, each.key), announced)
             for message in messages:
                 memory.keep_address(message_address(message), message.id, message.header_position)
         return memory

@@ -372,10 +372,9 @@ def _answered(message: MessageRecord, application: int | None, fetched: dict[int
     """Return the message with its application message, if that has come and is not in the record already."""
     if message.application_body is None or message.application_body != NOT_FETCHED.body:
         return message
-    answer = fetched.get(application) if application is not None else None
-    if answer is None:
-        return replace(message, application_body=None)
-    return answered(message, answer)
+    if application is None or (answer := fetched.get(application)) is None:
+        return replace(message, application_body=None, application_position=None)
+    return answered(message, answer, application)
 
 
 class StagingStore:

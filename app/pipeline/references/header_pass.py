@@ -13,13 +13,14 @@ from app.assembly.header_checks import Announcement, EarlierHeaders, claims, jud
 from app.codecs.sas import dialect
 from app.framing.message_events import read_event
 from app.model.errors import InvalidInputError
-from app.model.event import Announced
+from app.model.event import Announced, OtherHeader
 from app.model.message import PhysicalMessage
 from app.model.records import MessageRecord
 from app.pipeline.references.message_references import (
     AttachmentClaim,
     CommonDialects,
     MessageBegun,
+    MessageEvent,
     Reference,
     RefusedMessage,
     RepeatedHeader,
@@ -100,6 +101,9 @@ class HeaderPass:
             for effect in judged:
                 if isinstance(effect, Refused):
                     yield RefusedMessage(*place, effect.code, effect.row, -1, effect.why)
+                    for correl_id in effect.contradicted:
+                        other = message.source, correl_id, position, (), (message.received_at,)
+                        yield MessageEvent(*other, OtherHeader(correl_id))
                 else:
                     assert isinstance(effect, Repeated)
                     yield RepeatedHeader(*place, effect.first)
@@ -111,6 +115,6 @@ class HeaderPass:
         yield MessageBegun(source, key, position, (len(message.body),), received_at, judged)
         for claim in claims(judged.id, event):
             entry = claim.definition
-            announced = Announcement(judged.id, entry.kind, entry.qualifier_1, entry.qualifier_2)
-            self._memory.keep_announcement((source, entry.correl_id), announced)
+            if (announced := Announcement.of(judged.id, entry)) is not None:
+                self._memory.keep_announcement((source, entry.correl_id), announced)
             yield AttachmentClaim(source, entry.correl_id, position, (), received_at, claim)

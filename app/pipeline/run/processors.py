@@ -39,6 +39,9 @@ _ANNOUNCEMENT = StructType(
         StructField("kind", LongType(), nullable=False),
         StructField("qualifier_1", StringType(), nullable=False),
         StructField("qualifier_2", StringType(), nullable=False),
+        StructField("description", StringType(), nullable=False),
+        StructField("minor_version", LongType(), nullable=False),
+        StructField("major_version", LongType(), nullable=False),
     ]
 )
 

@@ -131,8 +131,8 @@ class _StateMemory:
 
     def announced(self, key: Key) -> Announcement | None:
         found = self._announced.getValue((key[1],))
-        return Announcement(found[0], AttachmentKind(found[1]), found[2], found[3]) if found else None
+        return Announcement(found[0], AttachmentKind(found[1]), *found[2:]) if found else None
 
     def keep_announcement(self, key: Key, announcement: Announcement) -> None:
-        message, kind, qualifier_1, qualifier_2 = announcement
-        self._announced.updateValue((key[1],), (message, int(kind), qualifier_1, qualifier_2))
+        message, kind, *facts = announcement
+        self._announced.updateValue((key[1],), (message, int(kind), *facts))

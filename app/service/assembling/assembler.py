@@ -385,8 +385,8 @@ class Assembler:
                 log.warning("damaged_part_replaced", attachment=attachment, by=by, reason=reason)
                 if is_to_finish:
                     self._unsaved.healed.append(attachment)
-            case Answered(address, answer):
-                self._assembly.set_application(address, answer)
+            case Answered(address, answer, position):
+                self._assembly.set_application(address, answer, position)
                 self._unsaved.applications.append(address)
 
     def _quarantine(self, position: int, message: PhysicalMessage, error: InvalidInputError) -> None:

@@ -299,6 +299,7 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
         sa.Column("application_body", sa.LargeBinary()),
         sa.Column("application_format", sa.Text(), nullable=False),
         sa.Column("application_ccsid", sa.BigInteger(), nullable=False),
+        sa.Column("application_position", sa.BigInteger(), comment="of its application message in the journal"),
         sa.Column("complete_at", sa.BigInteger()),
         sa.Column(
             "correl_key",
