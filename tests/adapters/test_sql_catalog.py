@@ -103,6 +103,8 @@ SEARCHES: list[Callable[[SqlCatalog], object]] = [
     lambda catalog: catalog.uncopied_quarantine(5, 5, 5),
     lambda catalog: catalog.oldest_quarantine("quay", 5, 5),
     lambda catalog: catalog.oldest_content(5, 5),
+    lambda catalog: catalog.content_to_remove(5),
+    lambda catalog: catalog.left_to_complete(),
     lambda catalog: catalog.drop_attachments([*AttachmentState], 5, 5),
     lambda catalog: catalog.drop_messages(5, 5),
     lambda catalog: catalog.prune_events(5, 5, 5),

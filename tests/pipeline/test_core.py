@@ -69,7 +69,7 @@ def note(found: Found, assembly: Assembly, effect: Effect) -> None:
         case Repeated(_, first, again):
             found.repeated.append((first, again))
         case Refused():
-            found.refused.append(effect)
+            found.refused.append(effect._replace(contradicted=()))  # other keys have them as references
         case ApplicationArrived(address, at):
             found.applications.append(at)
             assembly.set_application(address, PhysicalMessage("", ""), at)

@@ -10,6 +10,7 @@ from adapters.arrow_journal.archive import ArrowArchive
 from adapters.sql_catalog import SqlCatalog
 from app.assembly.header_checks import message_address, waiting_key
 from app.model.message import PhysicalMessage
+from app.model.records import MessageRecord
 from app.pipeline.assemble.earlier_state import EarlierState, of_earlier_batches, of_gone_headers
 from app.pipeline.commit.commit import Committer
 from app.pipeline.references.header_pass import HeaderPass
@@ -86,14 +87,18 @@ def test_processing_again_takes_nothing_from_what_is_open(begun: HeaderApart) ->
         assert {record.id: record for record in catalog.attachments_by_id(_listed(catalog))} == before
 
 
+def _incomplete(catalog: SqlCatalog) -> list[MessageRecord]:
+    return [message for message in catalog.messages(None, None, 500).items if message.complete_at is None]
+
+
 def _listed(catalog: SqlCatalog) -> list[str]:
-    return [each for message in catalog.incomplete_messages() for each in message.attachments]
+    return [each for message in _incomplete(catalog) for each in message.attachments]
 
 
 def test_the_catalog_gives_what_is_not_read(begun: HeaderApart) -> None:
     with closing(SqlCatalog(settings(begun.out).catalog_url)) as catalog:
         records = catalog.attachments_by_id(_listed(catalog))
-        waiting = [waiting_key(message_address(each))[0][1] for each in catalog.incomplete_messages()]
+        waiting = [waiting_key(message_address(each))[0][1] for each in _incomplete(catalog)]
         keys = [("s", [*(record.correl_id for record in records), *waiting])]
         progress, archive = catalog.progress(), ArrowArchive(str(begun.journal), None)
         assert progress is not None

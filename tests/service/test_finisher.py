@@ -1,6 +1,6 @@
 """What waits to be finished is bounded, and what an earlier process left is fetched piece by piece."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from threading import Event, Thread
@@ -12,9 +12,10 @@ from structlog.testing import capture_logs
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import PhysicalMessage
-from app.model.records import AttachmentRecord, Checkpoint, Damage, GroupProgress, PartRun
+from app.model.records import AttachmentRecord, Checkpoint, Damage, Finished, GroupProgress, NewEvent, PartRun
 from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
+from app.service.assembling.assembly_queue import AssemblyQueue
 from app.service.context import ReceiverContext
 from app.service.finishing.finisher import Finisher
 from app.service.finishing.stored_parts import CompleteAttachment
@@ -140,15 +141,21 @@ def test_what_was_left_is_fetched_in_pieces_and_takes_turns(
     finishing.join(DEADLINE)
 
 
-def test_failures_are_told_once_and_at_their_end(context: ReceiverContext, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("remembered", [100_000, 10])
+def test_failures_are_told_once_and_at_their_end(
+    context: ReceiverContext, monkeypatch: pytest.MonkeyPatch, remembered: int
+) -> None:
+    """When the cause is gone, those that have failed are finished together."""
     monkeypatch.setattr("app.service.finishing.finisher.RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("app.service.content.retries.MOST", remembered)
     ids = complete(context, 30)
     failing = [True]
-    finish = context.catalog.finish
+    finish, steps = context.catalog.finish, []
 
     def fails(*given: Any) -> set[str]:
         if failing:
             raise GatewayError("no space left")
+        steps.append(len(given[0]))
         return finish(*given)
 
     monkeypatch.setattr(context.catalog, "finish", fails)
@@ -157,7 +164,7 @@ def test_failures_are_told_once_and_at_their_end(context: ReceiverContext, monke
     with capture_logs() as logs:
         finishing.start()
         finisher.queue.put(dict.fromkeys(ids))
-        until(lambda: finisher.check()["failing"] == 30, DEADLINE)
+        until(lambda: finisher.check()["failing"] == min(30, remembered), DEADLINE)
         assert not finisher.check()["ok"]
         failing.clear()
         until(lambda: counts(context).get("finished") == 30, DEADLINE)
@@ -168,6 +175,42 @@ def test_failures_are_told_once_and_at_their_end(context: ReceiverContext, monke
         "finishing_failed",
         "finishing_recovered",
     ]
+    assert max(steps) > 1
+
+
+def test_one_that_always_fails_keeps_no_other_from_being_finished(
+    context: ReceiverContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.service.finishing.finisher.RETRY_SECONDS", 0.001)
+    ids = complete(context, 30)
+    finish = context.catalog.finish
+
+    def fails(found: Sequence[Finished], events: Sequence[NewEvent]) -> set[str]:
+        if any(each.id == ids[7] for each in found):
+            raise GatewayError("this row cannot be written")
+        return finish(found, events)
+
+    monkeypatch.setattr(context.catalog, "finish", fails)
+    finisher = Finisher(context)
+    finishing = Thread(target=finisher.run)
+    finishing.start()
+    finisher.queue.put(dict.fromkeys(ids))
+    until(lambda: counts(context).get("finished") == 29, DEADLINE)
+    finisher.queue.stop()
+    finishing.join(DEADLINE)
+    assert finisher.check()["failing"] == 1
+
+
+def test_every_attachment_whose_parts_are_gone_begins_anew(
+    context: ReceiverContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many of them wait for assembly."""
+    ids, queue = complete(context, 1200), AssemblyQueue()
+    monkeypatch.setattr(context.journal, "has", lambda _segment: False)
+    Finisher(context, queue.between).finish(dict.fromkeys(ids))
+    for change in queue.changes:
+        change()
+    assert counts(context) == {"receiving": 1200}
 
 
 @pytest.mark.parametrize(("part", "function"), [("store", "batch"), ("journal", "messages")])

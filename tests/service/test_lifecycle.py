@@ -18,9 +18,10 @@ from app.model.message import PhysicalMessage, Position
 from app.model.records import DeliveryRecord, NewEvent
 from app.ports import AttachmentFilter
 from app.service.content.settling import Settler
-from app.service.context import ReceiverContext
+from app.service.context import ReceiverContext, at_once
 from app.service.gateway import Gateway
 from app.service.receiving.journal_upkeep import seal_old_segment
+from app.service.retention.deletion import Deletion
 from app.service.retention.removal import Sweeper
 from app.testing.gateway_stages import ManualClock, service_context
 from app.testing.waiting import until
@@ -267,6 +268,31 @@ def test_the_oldest_content_goes_first_and_never_what_is_not_settled(start: Star
     host.days(10)
     assert [host.record(each).state for each in files] == ["deleted"] * 4
     assert not names.intersection(host.context.store.names("attachments/"))
+
+
+@pytest.mark.parametrize("by", ["client", "retention"])
+def test_deleted_content_goes_when_the_store_works_again(
+    start: Start, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    host = start(retention={"content": "10d", "attachments": "20d"}, content={"settle_after": "1d"})
+    sent = host.receive_file(100_000)
+    host.days(2)
+    name = host.record(sent).object_name
+    delete_all = host.context.store.delete_all
+
+    def fails(_names: object) -> None:
+        raise GatewayError("503 Slow Down")
+
+    monkeypatch.setattr(host.context.store, "delete_all", fails)
+    if by == "client":
+        assert Deletion(host.context, at_once).attachment(host.record(sent).id)
+    host.days(40)
+    assert host.record(sent).state is AttachmentState.DELETED, "its row stays"
+    assert name in [*host.context.store.names("attachments/")]
+    monkeypatch.setattr(host.context.store, "delete_all", delete_all)
+    host.days(0.1)
+    assert name not in [*host.context.store.names("attachments/")]
+    assert not host.context.catalog.attachments_by_id([attachment_id(SOURCE, sent.definition.correl_id)])
 
 
 def test_the_disk_reaches_a_steady_state(start: Start, tmp_path: Path) -> None:

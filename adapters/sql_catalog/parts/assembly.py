@@ -181,10 +181,6 @@ class AssemblyPart(CatalogPart):
             found = [row for some in chunks(keys) for row in _BY_MESSAGE_KEY.run(connection, some, source=source)]
         return [message_record(row) for row in found]
 
-    def incomplete_messages(self) -> list[MessageRecord]:
-        incomplete = select(_messages).where(_messages.c.complete_at.is_(None))
-        return self._all(incomplete.order_by(_messages.c.received_at, _messages.c.id), message_record)
-
     def checkpoint(self, checkpoint: Checkpoint) -> set[str]:
         return self.checkpoints([checkpoint])
 

@@ -9,6 +9,7 @@ from adapters.sql_catalog.parts.closing import finish, forget_pieces, place_cont
 from adapters.sql_catalog.parts.part import CatalogPart, Lookup, among, chunks, log_events
 from adapters.sql_catalog.schema import catalog_tables
 from adapters.sql_catalog.schema.bounded_types import AnyText, Octets
+from adapters.sql_catalog.schema.catalog_tables import IS_INCOMPLETE
 from adapters.sql_catalog.schema.record_rows import attachment_record
 from adapters.sql_catalog.schema.state_conditions import may_become
 from app.assembly.states import Input, follow
@@ -25,6 +26,12 @@ _RECEIVING = AttachmentState.RECEIVING.value
 _NOT_FINISHED = tuple(state.value for state in AttachmentState if state is not AttachmentState.FINISHED)
 
 _theirs = _attachments.c.message_id == _messages.c.id
+_LACKS_NO_CONTENT = IS_INCOMPLETE, ~exists().where(_theirs, _state.in_(_NOT_FINISHED))
+_LEFT_TO_COMPLETE = (
+    select(select(func.min(_attachments.c.id)).where(_theirs, _state == _FINISHED).scalar_subquery())
+    .select_from(_messages)
+    .where(*_LACKS_NO_CONTENT)
+)
 _INCOMPLETE = select(
     _messages.c.id,
     _messages.c.source,
@@ -32,7 +39,7 @@ _INCOMPLETE = select(
     _messages.c.message_correl_id,
     _messages.c.application_body.is_not(None).label("answered"),
     select(func.count()).where(_theirs, _state == _FINISHED).scalar_subquery().label("finished"),
-).where(_messages.c.complete_at.is_(None), ~exists().where(_theirs, _state.in_(_NOT_FINISHED)))
+).where(*_LACKS_NO_CONTENT)
 # The index answers this: a message may list very many attachments, and each of them asks.
 _INCOMPLETE_OF = Lookup(
     _attachments.c.id,
@@ -133,6 +140,10 @@ class FinishingPart(CatalogPart):
                 return False
             log_events(connection, events)
         return True
+
+    def left_to_complete(self) -> list[str]:
+        with self._database.read() as connection:
+            return [each for each in connection.scalars(_LEFT_TO_COMPLETE) if each is not None]
 
     def complete_messages(
         self, attachment_ids: Sequence[str], now: int, event: Callable[[str, str], NewEvent]

@@ -15,7 +15,9 @@ from sqlalchemy import (
     exists,
     func,
     literal,
+    or_,
     select,
+    update,
 )
 
 from adapters.sql_catalog.parts.part import CatalogPart, among, chunks, log_events
@@ -63,6 +65,16 @@ class RetentionPart(CatalogPart):
         )
         return self._all(stored.order_by(finished_at, _attachments.c.id).limit(limit), attachment_record)
 
+    def content_to_remove(self, limit: int) -> list[AttachmentRecord]:
+        to_remove = select(_attachments).where(catalog_tables.IS_TO_REMOVE)
+        return self._all(to_remove.order_by(_attachments.c.id).limit(limit), attachment_record)
+
+    def content_removed(self, attachment_ids: Sequence[str]) -> None:
+        with self._database.write() as connection:
+            for some in chunks(attachment_ids):
+                removed = update(_attachments).where(among(connection, _attachments.c.id, some))
+                connection.execute(removed.where(catalog_tables.IS_TO_REMOVE).values(object_name=None))
+
     def refused_attachments(self, last_received_before: int, limit: int) -> list[AttachmentRecord]:
         last = _attachments.c.last_received_at
         state = func.coalesce(_attachments.c.state, "")
@@ -85,6 +97,7 @@ class RetentionPart(CatalogPart):
             func.coalesce(_attachments.c.state, "").in_([state.value for state in states]),
             ~_holds_parts,
             ~_is_kept_as_expired,
+            or_(_attachments.c.object_name.is_(None), _attachments.c.storage.is_not(None)),
         )
         with self._database.write() as connection:
             rows = connection.execute(ended.order_by(last, _attachments.c.id).limit(limit)).all()

@@ -45,12 +45,14 @@ IS_OVER = text("state NOT IN ('queued', 'sending')")
 IS_HOLDING = text("holds_content")
 HAS_CONTENT = text("storage IS NOT NULL")
 IS_ENDED = text("state != 'receiving' AND state != 'complete' AND state != 'finished'")
+IS_TO_REMOVE = text("storage IS NULL AND object_name IS NOT NULL")
 HAS_PENDING = text("pending_position IS NOT NULL")
 HAS_WARNINGS = text("json_array_length(warnings) > 0")
 HAS_NO_WARNINGS = text("json_array_length(warnings) = 0")
 IS_IN_JOURNAL = text("in_journal")
 IS_ASKED = text("is_open")
 HAS_WAITED = text("waited_as IS NOT NULL")
+IS_INCOMPLETE = text("complete_at IS NULL")
 
 # Keys of orders. Queries use the same expressions as the indexes.
 SIZE_KEY: ColumnElement[int] = func.coalesce(column("size", BigInteger), literal_column("-1", BigInteger))
@@ -207,6 +209,7 @@ attachments = Table(
     _index_where("unsettled", IS_UNSETTLED, "finished_at", "id"),
     _index_where("content", HAS_CONTENT, "finished_at", "id", "size"),
     _index_where("ended", IS_ENDED, "last_received_at", "id"),
+    _index_where("to_remove", IS_TO_REMOVE, "id"),
     _index_where("pending", HAS_PENDING, "pending_position"),
     _index_where("warned", HAS_WARNINGS, "first_received_at", "id"),
 )
@@ -251,6 +254,7 @@ messages = Table(
     Index(None, "received_at", "id"),
     Index(None, "source", "received_at", "id"),
     _index_where("waited", HAS_WAITED, "waited_as", "header_position", "id"),
+    _index_where("incomplete", IS_INCOMPLETE, "id"),
 )
 
 quarantine = Table(

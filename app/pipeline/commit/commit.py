@@ -35,7 +35,6 @@ from app.pipeline.job.job import OpenRun
 from app.pipeline.read.journal_archives import Gaps
 from app.ports import PACKED_AT_ONCE
 from app.service.assembling import finished_in_checkpoint
-from app.service.assembling.finished_in_checkpoint import lacks_only_attachments
 from app.service.events.event_entries import complete_messages, lone_message_events
 from app.service.finishing.finished_contents import read_or_reject
 from app.service.finishing.stored_parts import CompleteAttachment
@@ -115,8 +114,7 @@ class Committer:
         if progress is not None and progress >= reached:
             self._drop_unfinished(found)
             # The run that committed the batch may have ended before it completed its messages.
-            waiting = filter(lacks_only_attachments, self._catalog.incomplete_messages())
-            complete_messages(self._catalog, [*chain.from_iterable(each.attachments for each in waiting)], now)
+            complete_messages(self._catalog, self._catalog.left_to_complete(), now)
             return CommittedBatch(reached, was_known=True)
         self._require_alone()
         return self._commit(self._new(found, reached, None if batch is None else batch.left_behind, now), now)

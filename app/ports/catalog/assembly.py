@@ -29,9 +29,6 @@ class AssemblyCatalog(Protocol):
         """Return all messages of a source whose application message's correlid begins with one of these keys of 16
         bytes, in the order of their headers."""
 
-    def incomplete_messages(self) -> list[MessageRecord]:
-        """Return the messages of which an attachment or the application message has not come, oldest first."""
-
     def checkpoint(self, checkpoint: Checkpoint) -> set[str]:
         """Write a whole checkpoint or nothing.
 

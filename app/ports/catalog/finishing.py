@@ -39,6 +39,10 @@ class FinishingCatalog(Protocol):
         Returns False and does nothing if the attachment is not finished or this was recorded before.
         """
 
+    def left_to_complete(self) -> list[str]:
+        """Return a finished attachment of each message that is not complete, and of which no attachment is still to be
+        finished: a process may have ended before `complete_messages`."""
+
     def complete_messages(
         self, attachment_ids: Sequence[str], now: int, event: Callable[[str, str], NewEvent]
     ) -> set[str]:

@@ -17,6 +17,12 @@ class RetentionCatalog(Protocol):
     def oldest_content(self, finished_before: int, limit: int) -> list[AttachmentRecord]:
         """Return finished attachments whose content is in the store, oldest first."""
 
+    def content_to_remove(self, limit: int) -> list[AttachmentRecord]:
+        """Return deleted attachments whose objects may still be in the store. Their rows are not removed."""
+
+    def content_removed(self, attachment_ids: Sequence[str]) -> None:
+        """Note that the objects of these deleted attachments are gone."""
+
     def refused_attachments(self, last_received_before: int, limit: int) -> list[AttachmentRecord]:
         """Return quarantined attachments that got nothing since a time and still hold parts, oldest first."""
 

@@ -20,8 +20,6 @@ from app.service.context import Change
 QUEUED_BATCHES = 3
 AT_ONCE = 512
 """The number of messages from which on no more are assembled together."""
-CHANGES_WAITING = 1000
-"""The most changes that wait to be made. Beyond that the oldest is dropped, to be asked for again."""
 RETRY_SECONDS = 0.5
 
 log = logger(__name__)
@@ -42,7 +40,7 @@ class AssemblyQueue:
 
     def __init__(self) -> None:
         self._queue: Queue[Work | None] = Queue(QUEUED_BATCHES)
-        self.changes: deque[Change] = deque(maxlen=CHANGES_WAITING)
+        self.changes: deque[Change] = deque()
         self.stopping = Event()
 
     def put(self, positions: Sequence[Position], messages: Sequence[PhysicalMessage]) -> None:

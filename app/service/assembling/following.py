@@ -14,7 +14,6 @@ from typing import Any
 from app.model.errors import CatalogChanged
 from app.observe import Recurring, logger
 from app.service.assembling.assembler import Assembler
-from app.service.assembling.assembly_queue import CHANGES_WAITING
 from app.service.context import ArchiveContext, Change
 from app.service.finishing.finisher import Finisher
 from app.service.finishing.stored_parts import CompleteAttachment
@@ -37,7 +36,7 @@ class Following:
         self, context: ArchiveContext, sent_again: Callable[[CompleteAttachment], object], stop: Event
     ) -> None:
         self._catalog, self._archive, self._stop = context.catalog, context.journal, stop
-        self._changes: deque[Change] = deque(maxlen=CHANGES_WAITING)
+        self._changes: deque[Change] = deque()
         self._finisher = Finisher(context, self.between)
         self._assembler = Assembler(context, self._finisher.queue.put, sent_again)
         self._fault = Recurring(log, "assembly")

@@ -28,9 +28,6 @@ AT_ONCE = 100
 """Attachments that are copied together, and settled in one transaction."""
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 3600.0
 """The shortest and the longest pause after a failure, in seconds."""
-REMEMBERED = 100_000
-"""The most failed attachments that are remembered. Beyond that the oldest failures are forgotten, and tried in every
-round."""
 
 
 class Settler:
@@ -40,7 +37,7 @@ class Settler:
         self._context = context
         self._damages = damages or Damages(context)
         self._stop = stop or Event()
-        self._retries = Retries(FIRST_PAUSE, LONGEST_PAUSE, REMEMBERED)
+        self._retries = Retries(FIRST_PAUSE, LONGEST_PAUSE)
         self._fault = Recurring(log, "settling")
         context.metrics.settling_failing.set_function(lambda: len(self._retries))
 

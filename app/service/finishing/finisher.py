@@ -50,7 +50,6 @@ RETRY_SECONDS = 5.0
 LONGEST_PAUSE = 300.0
 LATE_SECONDS = 60.0
 """The health report is bad when the oldest waiting attachment has waited longer."""
-RECENT_MESSAGES = 500
 
 
 class Finisher:
@@ -60,6 +59,8 @@ class Finisher:
         self._context, self._between = context, between
         self.queue = FinishingQueue(context.catalog)
         self._retries = Retries(RETRY_SECONDS, LONGEST_PAUSE)
+        self._has_forgotten = False
+        """Whether more attachments have failed than are remembered."""
         self._fault = Recurring(log, "finishing")
         context.metrics.finishing_waiting.set_function(lambda: len(self.queue))
         context.metrics.finishing_oldest_seconds.set_function(lambda: self.queue.oldest_seconds)
@@ -69,25 +70,23 @@ class Finisher:
         """Queue the attachments that an earlier process left complete, and complete messages whose attachments it
         finished."""
         self.queue.search()
-        recent = self._context.catalog.messages(None, None, RECENT_MESSAGES).items
-        waiting = [message for message in recent if message.complete_at is None]
-        self._complete_messages([attachment for message in waiting for attachment in message.attachments])
+        self._complete_messages(self._context.catalog.left_to_complete())
 
     def run(self) -> None:
         """Finish queued attachments until the queue is stopped. `recover` finds the attachments that are left."""
         self.queue.open()
         try:
             while not self.queue.is_stopping:
+                due = self._retries.due()
+                longest = 0.0 if due else RETRY_SECONDS if self._retries else None
                 try:
-                    waiting = self.queue.take(self._retries, RETRY_SECONDS if self._retries else None)
+                    waiting = self.queue.take(self._retries, longest)
                 except Exception as error:  # noqa: BLE001 - `Recurring` logs it
                     self._fault.failed(error)
                     self.queue.pause(RETRY_SECONDS)
                     continue
                 self._try(waiting)
-                for attachment_id in self._retries.due():  # each by itself
-                    if not self.queue.is_stopping:
-                        self._try({attachment_id: None})
+                self._try(dict.fromkeys(due))
         finally:
             self.queue.close()
 
@@ -105,9 +104,12 @@ class Finisher:
     def _try(self, complete: Mapping[str, CompleteAttachment | None]) -> None:
         failed = self._finish(complete)
         for attachment_id, error in failed.items():
-            self._retries.add(attachment_id)
+            self._has_forgotten |= self._retries.add(attachment_id)
             self._fault.failed(error, attachment=attachment_id)
         worked = [each for each in complete if each not in failed and self._retries.remove(each)]
+        if worked and self._has_forgotten:
+            self._has_forgotten = False
+            self.queue.search()
         if worked and not self._retries:
             self._fault.worked()
 
@@ -232,7 +234,7 @@ class Finisher:
         self._complete_messages([record.id for record, _ in finished if record.id in accepted])
         self._context.notifier.notify()
 
-    def _complete_messages(self, attachment_ids: list[str]) -> None:
+    def _complete_messages(self, attachment_ids: Sequence[str]) -> None:
         complete_messages(self._context.catalog, attachment_ids, self._context.clock.now())
 
 

@@ -5,8 +5,11 @@ from collections.abc import Iterable, Sequence
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.records import AttachmentRecord
+from app.observe import logger
 from app.service.context import Between, ServiceContext
 from app.service.events.event_entries import deletion_event, delivery_deletion_event, message_deletion_event
+
+log = logger(__name__)
 
 _ENDED = (AttachmentState.EXPIRED, AttachmentState.QUARANTINED, AttachmentState.DELETED)
 _OPEN = (DeliveryState.QUEUED, DeliveryState.SENDING)
@@ -26,11 +29,19 @@ class NotEnded(Exception):
         self.attachments, self.state = tuple(attachments), state
 
 
+def remove_content(deleted: Sequence[AttachmentRecord], context: ServiceContext) -> None:
+    """Remove the objects of deleted attachments. If it fails, the catalog knows them for the next attempt."""
+    stored = {each.id: each.object_name for each in deleted if each.object_name is not None}
+    if stored:
+        context.store.delete_all([*stored.values()])
+        context.catalog.content_removed([*stored])
+
+
 class Deletion:
     """Deletes for good. `between` makes a change between two messages that are assembled."""
 
     def __init__(self, context: ServiceContext, between: Between) -> None:
-        self._catalog, self._store = context.catalog, context.store
+        self._context, self._catalog, self._store = context, context.catalog, context.store
         self._clock, self._notifier = context.clock, context.notifier
         self._between = between
 
@@ -47,7 +58,10 @@ class Deletion:
         now, ids = self._clock.now(), [each.id for each in records]
         self._catalog.set_state(ids, AttachmentState.DELETED, events=[deletion_event(each, now) for each in records])
         deleted = self._catalog.attachments_by_id(ids)  # they may have been finished or settled meanwhile
-        self._store.delete_all([each.object_name for each in deleted if each.object_name is not None])
+        try:
+            remove_content(deleted, self._context)
+        except Exception as error:  # noqa: BLE001 - they are deleted, and retention removes their objects
+            log.warning("content_removal_failed", attachments=ids[:5], count=len(ids), reason=str(error))
 
     def message(self, message_id: str) -> bool:
         """Delete a message, and its expired and quarantined attachments. Return False when there is none.

@@ -19,6 +19,7 @@ from app.observe import Recurring, logger
 from app.ports import Clock
 from app.service.context import Between, ServiceContext, at_once
 from app.service.events.event_entries import deletion_event
+from app.service.retention.deletion import remove_content
 from app.service.retention.expiry import Expirer
 from app.service.retention.receiving_time import CountedTime, SavedReceivingTime
 from app.settings import microseconds
@@ -71,6 +72,7 @@ class Remover:
         self._retention = context.settings.retention
         self._counted_at: float | None = None
         self._steps = [
+            _Step("deleted content", self.remove_content),
             _Step("content", self.drop_content),
             _Step("attachments", self.drop_attachments),
             _Step("messages", self.drop_messages),
@@ -106,6 +108,12 @@ class Remover:
 
     # --- content ----------------------------------------------------------------------------------------------------
 
+    def remove_content(self) -> bool:
+        """Remove the objects of deleted attachments that are still there: the store or this process has failed."""
+        deleted = self._context.catalog.content_to_remove(AT_ONCE)
+        remove_content(deleted, self._context)
+        return len(deleted) == AT_ONCE
+
     def drop_content(self) -> bool:
         """Remove finished content that is old or too much. Its attachments are deleted, and their rows stay."""
         catalog = self._context.catalog
@@ -123,8 +131,8 @@ class Remover:
         self._context.catalog.set_state(
             ids, AttachmentState.DELETED, reason_code="retention", reason=why, events=events
         )
-        self._context.store.delete_all([each.object_name for each in old if each.object_name is not None])
         self._context.notifier.notify()
+        remove_content(old, self._context)
         self._dropped("content", len(old), sum(each.size or 0 for each in old))
         return True
 

@@ -117,12 +117,6 @@ class Checkpoints:
         assert {each.id for each in catalog.messages_by_id(["m1", "m2", "m3"])} == {"m1", "m2"}
         assert catalog.attachments_by_id([]) == []
 
-    def test_messages_that_are_not_complete_are_found(self, catalog: Catalog) -> None:
-        waiting = [message(1, "a1", "a2"), message(2, "a3"), message(5)]
-        done = [message(3, complete_at=7), message(4, "a4", complete_at=7, application_body=b"said")]
-        catalog.checkpoint(Checkpoint(messages=[*reversed(waiting), *done]))
-        assert catalog.incomplete_messages() == waiting
-
     def test_progress_never_goes_back(self, catalog: Catalog) -> None:
         for progress in (10, None, 9, 10):
             catalog.checkpoint(Checkpoint(progress=progress))

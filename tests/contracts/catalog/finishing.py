@@ -364,6 +364,7 @@ class Finishing:
         catalog.finish([finished(1)], [])
         if not unfinished:
             catalog.finish([finished(2)], [])
+        assert catalog.left_to_complete() == ([] if unfinished or record.complete_at is not None else ["a1"])
         assert catalog.complete_messages(["a1", "a2", "a3", "a4"], 60, told) == ({"m1"} if complete else set())
         found = catalog.message("m1")
         assert found == (replace(record, complete_at=60) if complete else record)
@@ -379,8 +380,9 @@ class Finishing:
 
         with pytest.raises(KeyboardInterrupt):
             catalog.complete_messages(["a1"], 60, killed)
-        assert catalog.incomplete_messages() == [message(1, "a1")]
-        assert catalog.complete_messages(["a1"], 61, told) == {"m1"}
+        assert catalog.message("m1") == message(1, "a1")
+        assert catalog.complete_messages(catalog.left_to_complete(), 61, told) == {"m1"}
+        assert catalog.left_to_complete() == []
         assert [event[1:] for event in catalog.events_after(0, 9)] == [told("m1", "quay")]
 
     def test_only_segments_that_hold_parts_are_needed(self, catalog: Catalog) -> None:

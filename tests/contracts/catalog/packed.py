@@ -171,7 +171,6 @@ class PackedRows:
                 *new[3:],
             ]
             assert [event[1:] for event in events(catalog)[before:]] == [told[at]._replace(time=NOW) for at in (0, 2)]
-        assert catalog.incomplete_messages() == new[3:]
 
     def test_checkpoints_are_written_all_or_none(self, catalog: Catalog) -> None:
         def some() -> Iterator[Checkpoint]:

@@ -126,6 +126,19 @@ class Retention:
         assert [record.id for record in catalog.oldest_content(11, 2)] == ["a4", "a3"]
         assert catalog.kept()["content"] == Kept(4, 400)
 
+    def test_a_row_stays_until_its_object_is_gone(self, catalog: Catalog) -> None:
+        for number, storage in enumerate(("store", "store", "journal", "store")):
+            keep(catalog, attachment(number, State.COMPLETE))
+            name = f"o{number}" if storage == "store" else None
+            catalog.finish([finished(number, storage=storage, object_name=name)], [])
+        catalog.set_state(["a0", "a1", "a2"], State.DELETED)
+        assert [record.object_name for record in catalog.content_to_remove(9)] == ["o0", "o1"]
+        assert [record.id for record in catalog.content_to_remove(1)] == ["a0"]
+        catalog.content_removed(["a1", "a3", "a9"])
+        assert [record.id for record in catalog.content_to_remove(9)] == ["a0"]
+        assert catalog.drop_attachments([State.DELETED], 9, 9) == (2, 0)
+        assert (known(catalog, 0).object_name, known(catalog, 3).object_name) == ("o0", "o3")
+
     def test_ended_attachments_go_with_messages_that_have_no_others(self, catalog: Catalog) -> None:
         ends = [State.DELETED, State.QUARANTINED, State.EXPIRED, State.RECEIVING, State.FINISHED, State.DELETED]
         for number, state in enumerate(ends):

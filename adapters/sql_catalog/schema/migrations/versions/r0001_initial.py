@@ -127,6 +127,13 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
         postgresql_where=sa.text("state != 'receiving' AND state != 'complete' AND state != 'finished'"),
     )
     op.create_index(
+        "ix_to_remove",
+        "attachments",
+        ["id"],
+        sqlite_where=sa.text("storage IS NULL AND object_name IS NOT NULL"),
+        postgresql_where=sa.text("storage IS NULL AND object_name IS NOT NULL"),
+    )
+    op.create_index(
         "ix_pending",
         "attachments",
         ["pending_position"],
@@ -323,6 +330,13 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
         ["waited_as", "header_position", "id"],
         sqlite_where=sa.text("waited_as IS NOT NULL"),
         postgresql_where=sa.text("waited_as IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_incomplete",
+        "messages",
+        ["id"],
+        sqlite_where=sa.text("complete_at IS NULL"),
+        postgresql_where=sa.text("complete_at IS NULL"),
     )
     _create_what_processes_do()
     _create_uploads()
