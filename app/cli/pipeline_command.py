@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import gettempdir
@@ -113,7 +114,6 @@ def spark_session(chosen: "SparkSettings", settings: Settings) -> Iterator["Spar
 
 
 _MOST_SHOWN = 20
-_POLL_SECONDS = 1
 _LAST_EVENTS_SECONDS = 10
 _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
 EXPECTATION = 4
@@ -353,7 +353,7 @@ def _run_stream(
 ) -> None:
     from app.main import SystemClock  # noqa: PLC0415
     from app.pipeline.job.job import Job, open_run  # noqa: PLC0415
-    from app.pipeline.run.streaming import start  # noqa: PLC0415
+    from app.pipeline.run.streaming import run_until, start  # noqa: PLC0415
     from app.pipeline.watch.pipeline_metrics import StreamProgressListener  # noqa: PLC0415
     from app.pipeline.watch.run_monitor import monitored  # noqa: PLC0415
 
@@ -367,7 +367,8 @@ def _run_stream(
     ):
         listener = StreamProgressListener(monitor.metrics)
         spark.streams.addListener(listener)
-        query = start(
+        begin = partial(
+            start,
             spark,
             run,
             checkpoint=settings.pipeline_checkpoint,
@@ -376,9 +377,7 @@ def _run_stream(
             watch=lambda _number, _results, committed: monitor.committed(committed),
         )
         log.info("assembly_started", journal=journal, spark=spark.version)
-        while not query.awaitTermination(_POLL_SECONDS):
-            if ending.is_set() or monitor.failures:
-                query.stop()
+        run_until(lambda: ending.is_set() or bool(monitor.failures), begin)
         listener.ended.wait(_LAST_EVENTS_SECONDS)
         spark.streams.removeListener(listener)
         _require(monitor.failures)

@@ -3,12 +3,14 @@
 import os
 import shutil
 import signal
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from adapters.sql_catalog import SqlCatalog
@@ -65,6 +67,38 @@ def test_a_worker_that_is_killed_again_and_again_is_named(spark: SparkSession, t
     assert "spark.executor.memoryOverhead" in hint
     assert where == f"The whole traceback is in {tmp_path / LOG}"
     assert "failed 2 times" in (tmp_path / LOG).read_text()
+
+
+LATE = "[STREAM_FAILED] ... org.apache.spark.SparkException: Python worker failed to connect back."
+
+
+class Query:
+    """A stream that fails for these reasons, each time when it is awaited, and then ends."""
+
+    def __init__(self, reasons: list[str]) -> None:
+        self._reasons, self.begun = reasons, 0
+
+    def begin(self) -> Any:
+        self.begun += 1
+        return self
+
+    def awaitTermination(self, _seconds: int) -> bool:
+        if self._reasons:
+            raise StreamingQueryException(self._reasons.pop(0))
+        return True
+
+
+@pytest.mark.parametrize(
+    ("reasons", "begun"), [([], 1), ([LATE], 2), ([LATE] * 2, 3), ([LATE] * 3, 3), (["No space left"], 1)]
+)
+def test_a_stream_whose_worker_starts_late_is_begun_again(reasons: list[str], begun: int) -> None:
+    fails, query = len(reasons) == 3 or reasons == ["No space left"], Query([*reasons])
+    with pytest.raises(StreamingQueryException) if fails else nullcontext():
+        streaming.run_until(lambda: False, query.begin)
+    assert query.begun == begun
+    if fails and LATE in reasons:
+        explained = explain(StreamingQueryException(LATE), None, {})
+        assert explained.why == "a Python worker of Spark did not start in time"
 
 
 def test_a_worker_that_is_killed_once_is_replaced(spark: SparkSession, tmp_path: Path) -> None:

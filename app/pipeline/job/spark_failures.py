@@ -46,6 +46,7 @@ def _cause(words: str, why: str, hint: str) -> _Cause:
 
 
 _CAUSED_BY = re.compile(r"^Caused by: (.+)", re.MULTILINE)
+_LATE_WORKER = "Python worker failed to connect back"
 _NO_SPACE = re.compile(r"[Nn]o space (?:is )?left|disk is full|Disk quota exceeded")
 _CAUSES = (
     _cause(
@@ -66,7 +67,12 @@ _CAUSES = (
         f"spark.executor.pyspark.memory, {_AGAIN}.",
     ),
     _cause(
-        r"Python worker exited unexpectedly|Python worker failed to connect back|EOFException.*PythonRunner",
+        _LATE_WORKER,
+        "a Python worker of Spark did not start in time",
+        f"Leave the machine more processor time, or use fewer cores (--master 'local[2]'), {_AGAIN}.",
+    ),
+    _cause(
+        r"Python worker exited unexpectedly|EOFException.*PythonRunner",
         "a Python worker of Spark was killed or crashed",
         "The system kills it when memory runs out: use fewer cores (--master 'local[2]'), or raise "
         f"spark.executor.memoryOverhead, {_AGAIN}.",
@@ -86,12 +92,7 @@ def explain(error: BaseException, ended: JavaExit | None, places: Mapping[str, s
     `ended` is how the Java process ended, None if it still runs. `places` are the folders that Spark itself writes
     to, by what is in them; those on a full disk are named.
     """
-    texts: list[str] = []
-    seen: BaseException | None = error
-    while seen is not None:
-        texts += [str(seen), str(getattr(seen, "_stackTrace", None) or "")]
-        seen = seen.__cause__ or seen.__context__
-    text = "\n".join(texts).strip()
+    text = _whole_text(error)
     ours = str(error) if isinstance(error, GatewayError) else _of_the_gateway(text)
     if ours is not None:
         return Explained(ours, _FREE_SPACE if _NO_SPACE.search(ours) else "")
@@ -109,6 +110,21 @@ def explain(error: BaseException, ended: JavaExit | None, places: Mapping[str, s
     first = (raised if of_java else text).partition("\n")[0].strip()
     cause = _CAUSED_BY.search(text)
     return Explained(cause[1] if first.endswith(":") and cause else first, "")
+
+
+def is_late_worker(error: BaseException) -> bool:
+    """Tell whether Spark failed because a Python worker did not start in time. Nothing is wrong but that the machine is
+    busy: Spark waits 10 seconds for the worker of a stream's source, whatever its settings say."""
+    return _LATE_WORKER in _whole_text(error)
+
+
+def _whole_text(error: BaseException) -> str:
+    texts: list[str] = []
+    seen: BaseException | None = error
+    while seen is not None:
+        texts += [str(seen), str(getattr(seen, "_stackTrace", None) or "")]
+        seen = seen.__cause__ or seen.__context__
+    return "\n".join(texts).strip()
 
 
 def keep_traceback(error: BaseException, ended: JavaExit | None, folder: Path) -> Path | None:

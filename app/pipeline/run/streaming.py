@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import partial
 
 import structlog
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
@@ -26,6 +27,7 @@ from app.pipeline.commit import packages
 from app.pipeline.commit.commit import CommittedBatch, Committer
 from app.pipeline.commit.packages import Findings
 from app.pipeline.job.job import Job, OpenRun
+from app.pipeline.job.spark_failures import is_late_worker
 from app.pipeline.job.spark_session import described
 from app.pipeline.job.workers import in_task
 from app.pipeline.read.journal_archives import missing_segments, spoken
@@ -39,6 +41,10 @@ from app.pipeline.watch.run_records import recording
 
 Watch = Callable[[int, Findings, CommittedBatch], None]
 """A function that is called for every micro-batch with its number, its results, and its outcome."""
+
+STARTS = 3
+"""How often a stream is begun whose Python worker does not start in time."""
+_POLL_SECONDS = 1
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -92,6 +98,23 @@ def start(
     )
     writer = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=f"{every} seconds")
     return writer.start()
+
+
+def run_until(is_over: Callable[[], bool], begin: Callable[[], StreamingQuery]) -> None:
+    """Run a stream until it ends or is over. If a Python worker did not start in time, begin the stream again: it
+    continues where it was."""
+    for starts_left in range(STARTS - 1, -1, -1):
+        query = begin()
+        try:
+            while not query.awaitTermination(_POLL_SECONDS):
+                if is_over():
+                    query.stop()
+        except StreamingQueryException as error:
+            if not starts_left or is_over() or not is_late_worker(error):
+                raise
+            log.warning("stream_restarted", reason="a Python worker of Spark did not start in time")
+        else:
+            return
 
 
 def _warn(run: OpenRun, before: int | None, committed: CommittedBatch) -> None:

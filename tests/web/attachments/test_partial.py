@@ -39,7 +39,7 @@ class Arriving:
     def send(self, attached: Attached, parts: slice | list[int], *, counted: bool = True) -> list[PhysicalMessage]:
         """Deliver the header, some parts and the count; return the parts that have not been delivered."""
         key = attached.definition.correl_id
-        header, *rest = message(Program(Random(8)), [attached])
+        header, *rest = message(Program(Random(attached.definition.correl_id)), [attached])
         own = [each for each in rest if correlid.split(each.correl_id)[0] == key]
         *all_parts, count = own
         chosen = all_parts[parts] if isinstance(parts, slice) else [all_parts[number] for number in parts]
