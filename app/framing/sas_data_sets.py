@@ -66,7 +66,7 @@ def read_data_set(record: AttachmentRecord, received: Received, store: StoreTabl
     defined = _defined(received.first, messages, record.dialects or dialect.ALL)
     definition = defined.definition
     try:
-        blocks = data_set_messages.observation_blocks(messages[MessageKind.OBSERVATIONS], definition, defined.dialects)
+        blocks = data_set_messages.observation_blocks(messages[MessageKind.OBSERVATIONS], definition)
     except WireError as error:
         code = "observation-torn" if definition.observations < 0 else "observation-count"
         raise InvalidInputError(code, error.row, error.at, error.why) from error
@@ -117,8 +117,7 @@ _planned: dict[_Alike, _Planned | None] = {}
 def _small(record: AttachmentRecord, received: Received) -> tuple[SmallDataSet, DataSetFacts] | None:
     """Return a data set to be decoded with others; None if it has to be read by itself."""
     known, first, bodies = record.dialects or dialect.ALL, received.first, list(received.bodies())
-    heads = tuple([bytes(body[:TYPE_SIZE]) for body in bodies])
-    kinds = _kinds(heads, known)
+    kinds = _kinds(tuple([bytes(body[:TYPE_SIZE]) for body in bodies]), known)
     definitions = tuple(bytes(body) for body, kind in zip(bodies, kinds, strict=True) if kind in _DEFINING)
     observations = [body for body, kind in zip(bodies, kinds, strict=True) if kind is MessageKind.OBSERVATIONS]
     if len(definitions) + len(observations) < len(bodies):
@@ -129,7 +128,7 @@ def _small(record: AttachmentRecord, received: Received) -> tuple[SmallDataSet, 
         if len(_planned) >= _MOST_PLANNED:
             _planned.pop(next(iter(_planned)), None)
         _planned[alike] = _plan_of(record, received, known)
-    if (found := _planned[alike]) is None or _kinds(heads, found.defined.dialects) != kinds:
+    if (found := _planned[alike]) is None:
         return None
     defined, plan = found
     joined = b"".join([body[TYPE_SIZE:] for body in observations])
@@ -144,7 +143,7 @@ def _small(record: AttachmentRecord, received: Received) -> tuple[SmallDataSet, 
 @lru_cache(maxsize=64)
 def _kinds(heads: tuple[bytes, ...], dialects: int) -> list[MessageKind]:
     """Return the kinds of messages by their first bytes. Raises WireError."""
-    return [data_set_messages.message_kind(head, dialects) for head in heads]
+    return list(data_set_messages.message_kinds(heads, dialects))
 
 
 def _plan_of(record: AttachmentRecord, received: Received, known: int) -> _Planned | None:
@@ -162,7 +161,7 @@ def read_leading_rows(record: AttachmentRecord, received: Received, store: Store
     and WireError, also if the definition is not among these parts."""
     messages = _by_kind(received, record.dialects or dialect.ALL)
     defined = _defined(received.first, messages, record.dialects or dialect.ALL)
-    blocks = data_set_messages.leading_blocks(messages[MessageKind.OBSERVATIONS], defined.definition, defined.dialects)
+    blocks = data_set_messages.LeadingBlocks(messages[MessageKind.OBSERVATIONS], defined.definition)
     return _stored(record, received, messages, replace(defined, definition=blocks.definition, plans={}), blocks, store)
 
 
@@ -197,19 +196,9 @@ def _facts(received: Received, defined: _Defined, plan: decode.DecodingPlan, row
 
 
 def _by_kind(received: Received, dialects: int) -> dict[MessageKind, _Bodies]:
-    """Return the messages of a data set by their type.
-
-    Some senders give a type only to the first message of observations. A message without a type continues the
-    observations.
-    """
+    """Return the messages of a data set by their type."""
     kinds: dict[MessageKind, list[int]] = {kind: [] for kind in MessageKind}
-    for number, body in enumerate(received.bodies()):
-        try:
-            kind = data_set_messages.message_kind(body, dialects)
-        except WireError:
-            if not kinds[MessageKind.OBSERVATIONS]:
-                raise
-            kind = MessageKind.OBSERVATIONS
+    for number, kind in enumerate(data_set_messages.message_kinds(received.bodies(), dialects)):
         kinds[kind].append(number)
     return {kind: _Bodies(received, found) for kind, found in kinds.items()}
 

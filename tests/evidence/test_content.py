@@ -9,6 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -16,8 +17,9 @@ from hypothesis import strategies as st
 
 from tests.evidence import hosts, mutations
 from tests.evidence.cases import SENDINGS, Case, at_random, double, in_any_manner, restarted, single, two_lost
+from tests.evidence.hosts import Traffic
 from tests.evidence.known import KNOWN, Known
-from tests.evidence.senders import mq_group, sas_queue, sas_rendezvous
+from tests.evidence.senders import contents, mq_group, sas_queue, sas_rendezvous
 from tests.evidence.senders.sent import Sending
 from tests.support.length import IS_LONG
 
@@ -91,6 +93,41 @@ def test_nor_where_a_subject_has_shown_how_its_senders_count(tmp_path: Path) -> 
     cases = random.sample([*in_any_manner(SENDINGS["sas_rendezvous"], random)], 80)
     cases += [Case(each, mutations.unchanged(each.messages)) for each in SENDINGS["sas_rendezvous"]]
     judged([each._replace(before=2) for each in cases], tmp_path)
+
+
+def without_types(dialect: sas_queue.Dialect, count: int, *odd: bytes) -> Sending:
+    """A data set whose messages of observations have no type, but for the first one; `odd` ones come behind it."""
+    sent = sas_queue.data_set(dialect, count)
+    defining, others = sent.bodies[:-2], [bytes(body.data[4:]) for _, body in sent.bodies[-2:]]
+    bodies = [*defining, *(("observations", sas_queue.Bytes(dialect).raw(each)) for each in (*odd, *others))]
+    return sas_queue.sending(dialect, "data set", "no types", sent._replace(bodies=bodies))
+
+
+def with_another_type(dialect: sas_queue.Dialect, count: int, kind: bytes) -> Sending:
+    """A data set with a message more, of a type that does not exist. It has as many bytes as a row."""
+    sent = sas_queue.data_set(dialect, count)
+    bodies = [*sent.bodies, ("odd", sas_queue.Bytes(dialect).raw(kind + b"z" * 10))]
+    return sas_queue.sending(dialect, "data set", "another type", sent._replace(bodies=bodies))
+
+
+def test_a_data_set_with_a_message_that_has_no_type_is_not_finished(tmp_path: Path) -> None:
+    random = Random(35)
+    rows = len(contents.TABLE.rows)
+    sendings: list[Sending] = []
+    for dialect in sas_queue.DIALECTS:
+        order: Literal["big", "little"] = "big" if dialect.order == ">" else "little"
+        of_no_kind = random.choice([0, random.randrange(6, 1 << 32), 3 << 24]).to_bytes(4, order)
+        like_a_type = random.randrange(1, 6).to_bytes(4, order) + b"z" * 10
+        for odd in ([], [like_a_type], [like_a_type] * 2):
+            sendings += (without_types(dialect, count, *odd) for count in (-1, rows + len(odd)))
+        sendings += (with_another_type(dialect, count, of_no_kind) for count in (-1, rows, rows + 1))
+    traffic = {f"s{number}": Traffic("sas_queue", [each.messages]) for number, each in enumerate(sendings)}
+    found = hosts.gateway(tmp_path / "gateway", traffic)
+    assert found == hosts.pipeline(tmp_path / "pipeline", tmp_path / "gateway" / "journal")
+    finished = [sendings[int(source[1:])] for source, (each,) in found.items() if each.content is not None]
+    assert not finished, "\n".join(f"{each.told} {each.manner}" for each in finished)
+    reasons = {str(each.reason) for (each,) in found.values()}
+    assert all("begins with the unknown type identifier" in each for each in reasons), reasons
 
 
 @pytest.mark.skipif(not IS_LONG, reason="takes hours")

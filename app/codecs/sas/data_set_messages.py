@@ -7,7 +7,7 @@ identifiers are then one stream. Integrity constraints stay raw bytes.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Protocol
+from typing import Annotated, Final, Protocol
 
 from app.codecs.sas import message_reader
 from app.codecs.sas.constants import Byte4, Char, Int, Long, LongString, LongStringOrOne, MessageKind, Short
@@ -25,7 +25,7 @@ from app.codecs.sas.message_reader import (
     write_entries,
 )
 from app.wire import Context, Layout, Many, Rest, Texts, WireError, row
-from app.wire.kinds import Buffer, least_size
+from app.wire.kinds import Buffer, Order, least_size
 
 OBSERVATION_LIMIT = 1 << 48
 DOUBLE_SIZE = 8
@@ -95,17 +95,26 @@ class ObservationMessage(Layout):
     data: Annotated[bytes | memoryview, Rest()] = row("observations, laid out as the variables say")
 
 
-def message_kind(body: Buffer, mask: int) -> MessageKind:
-    """Return the kind of a data set's sequenced message.
+_IDENTIFIERS: Final[dict[Order, dict[bytes, MessageKind]]] = {
+    ">": {kind.to_bytes(TYPE_SIZE, "big"): kind for kind in MessageKind},
+    "<": {kind.to_bytes(TYPE_SIZE, "little"): kind for kind in MessageKind},
+}
 
-    Raises WireError when it does not begin with a type identifier in the byte order of one of these dialects.
+
+def message_kinds(bodies: Iterable[Buffer], mask: int) -> Iterator[MessageKind]:
+    """Yield the kinds of a data set's sequenced messages.
+
+    Every message begins with a type identifier, and all identifiers have one byte order of these dialects. Raises
+    WireError at a message for which this is not so: nothing else tells what it is.
     """
-    if len(body) >= TYPE_SIZE:
-        for order in orders(mask):
-            kind = int.from_bytes(body[:TYPE_SIZE], "big" if order == ">" else "little")
-            if 1 <= kind <= len(MessageKind):
-                return MessageKind(kind)
-    raise WireError("type", 0, f"unknown type identifier {bytes(body[:TYPE_SIZE]).hex().upper() or '(empty)'}")
+    possible = [_IDENTIFIERS[order] for order in orders(mask)]
+    for number, body in enumerate(bodies, 1):
+        head = bytes(body[:TYPE_SIZE])
+        possible = [each for each in possible if head in each]
+        if not possible:
+            found = head.hex().upper() or "(empty)"
+            raise WireError("type", 0, f"message {number} begins with the unknown type identifier {found}")
+        yield possible[0][head]
 
 
 def read_definition(body: Buffer, mask: int, charset: str = "latin-1") -> tuple[DataSetDefinition, int]:
@@ -178,70 +187,58 @@ class Bodies(Protocol):
 class ObservationBlocks:
     """The rows of a data set, one block for each of its observation messages; a row may span blocks."""
 
-    def __init__(self, bodies: Bodies, *, all_typed: bool) -> None:
-        self._bodies, self._all_typed = bodies, all_typed
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies = bodies
+
+    @property
+    def size(self) -> int:
+        """The number of bytes of all rows."""
+        return sum(len(body) - TYPE_SIZE for body in self._bodies)
 
     def __iter__(self) -> Iterator[memoryview]:
-        for index, body in enumerate(self._bodies):
-            yield memoryview(body)[TYPE_SIZE if self._all_typed or not index else 0 :]
+        for body in self._bodies:
+            yield memoryview(body)[TYPE_SIZE:]
 
 
-def observation_blocks(bodies: Bodies, definition: DataSetDefinition, mask: int) -> ObservationBlocks:
+def observation_blocks(bodies: Bodies, definition: DataSetDefinition) -> ObservationBlocks:
     """Return the rows of a data set, from its observation messages.
 
-    Every message begins with a type identifier, but some senders write it only in the first one. Where all begin with
-    it, it is the type in all, whatever the number of observations would allow. If the sender does not know that number
-    (-1), it follows from the number of bytes. Raises WireError when the bytes are not exactly that many whole
-    observations.
+    If the sender does not know the number of observations (-1), it follows from the number of bytes. Raises WireError
+    when the bytes are not exactly that many whole observations.
     """
-    size, are_typed = 0, []
-    for body in bodies:
-        size += len(body)
-        are_typed.append(_is_observations(body, mask))
-    all_typed = all(are_typed)
-    if all_typed and _holds(size - TYPE_SIZE * len(bodies), definition):
-        return ObservationBlocks(bodies, all_typed=True)
-    if not all_typed and are_typed[0] and _holds(size - TYPE_SIZE, definition):
-        return ObservationBlocks(bodies, all_typed=False)
-    found = max(0, size - TYPE_SIZE * (len(bodies) if all_typed else 1))
-    expected = "whole rows" if definition.observations < 0 else f"{definition.observations} rows"
-    raise WireError(
-        "ObservationMessage.data", size, f"{found} bytes instead of {expected} of {definition.obs_length} bytes"
-    )
+    blocks = ObservationBlocks(bodies)
+    size, length = blocks.size, definition.obs_length
+    if definition.observations >= 0:
+        is_whole, expected = size == definition.observations * length, f"{definition.observations} rows"
+    else:
+        is_whole, expected = not (size % length if length else size), "whole rows"
+    if not is_whole:
+        raise WireError("ObservationMessage.data", size, f"{size} bytes instead of {expected} of {length} bytes")
+    return blocks
 
 
 class LeadingBlocks(ObservationBlocks):
-    """The whole rows in the first observation messages of a data set. `definition` describes these rows alone."""
+    """The whole rows in the first observation messages of a data set. `definition` describes these rows alone.
 
-    def __init__(self, bodies: Bodies, definition: DataSetDefinition, *, all_typed: bool, size: int) -> None:
-        super().__init__(bodies, all_typed=all_typed)
-        rows = size // definition.obs_length if definition.obs_length > 0 else 0
+    Raises WireError for rows without a length.
+    """
+
+    def __init__(self, bodies: Bodies, definition: DataSetDefinition) -> None:
+        super().__init__(bodies)
+        if definition.obs_length < 1:
+            raise WireError("ObservationMessage.data", 0, f"rows of {definition.obs_length} bytes")
+        rows = self.size // definition.obs_length
         if definition.observations >= 0:
             rows = min(rows, definition.observations)
         self.definition = replace(definition, observations=rows)
-        self._size = rows * definition.obs_length
 
     def __iter__(self) -> Iterator[memoryview]:
-        left = self._size
+        left = self.definition.observations * self.definition.obs_length
         for block in super().__iter__():
             if left <= 0:
                 return
             yield block[:left]
             left -= len(block)
-
-
-def leading_blocks(bodies: Bodies, definition: DataSetDefinition, mask: int) -> LeadingBlocks:
-    """Return the whole rows in the first observation messages of a data set.
-
-    If all of these messages begin with a type identifier, it counts as one. Raises WireError for rows without a
-    length.
-    """
-    if definition.obs_length < 1:
-        raise WireError("ObservationMessage.data", 0, f"rows of {definition.obs_length} bytes")
-    sizes = [(len(body), _is_observations(body, mask)) for body in bodies]
-    all_typed = all(is_typed for _, is_typed in sizes)
-    size = sum(length for length, _ in sizes) - TYPE_SIZE * (len(sizes) if all_typed else 1)
-    return LeadingBlocks(bodies, definition, all_typed=all_typed, size=max(0, size))
 
 
 def write_observations(
@@ -273,19 +270,6 @@ def write_observations(
                 pieces, used = [head], 0
     if used:
         yield b"".join(pieces)
-
-
-def _is_observations(body: Buffer, mask: int) -> bool:
-    try:
-        return message_kind(body, mask) is MessageKind.OBSERVATIONS
-    except WireError:
-        return False
-
-
-def _holds(size: int, definition: DataSetDefinition) -> bool:
-    if definition.observations >= 0:
-        return size == definition.observations * definition.obs_length
-    return size == 0 if not definition.obs_length else size >= 0 and size % definition.obs_length == 0
 
 
 def definition_fault(definition: DataSetDefinition, *, strict: bool = True) -> Fault | None:

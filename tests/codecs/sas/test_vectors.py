@@ -181,7 +181,7 @@ def test_the_data_set_is_read_and_written_again() -> None:
     variables, dialects = read_variables([second], definition.variables, dialects)
     assert [(variable.name, variable.is_numeric) for variable in variables] == [("NAME", False), ("AGE", True)]
     assert dialects == mask_of(dialect)
-    rows = list(observation_blocks([third], definition, dialects))
+    rows = list(observation_blocks([third], definition))
     assert rows == [third[4:]]
     found, _ = read_indexes([fourth], dialects)
     assert found == (Index(0, "BOTH", 0, 2, ["NAME", "AGE"]),)
