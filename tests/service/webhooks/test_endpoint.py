@@ -271,6 +271,33 @@ def test_nothing_is_sent_while_the_catalog_cannot_record_it(
     assert (world.context.catalog.webhooks()["hook"].position, world.dead()) == (4, dead)
 
 
+def test_what_was_taken_is_not_sent_again_when_the_catalog_cannot_be_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something happens between two events, so that the record is read again."""
+    read = world.context.catalog.webhooks
+
+    def fails() -> Any:
+        raise CatalogError("the database restarts")
+
+    def take(_event: EventRecord) -> WebhookAnswer:
+        if world.receiver.asked == [2, 3, 4]:
+            world.context.notifier.notify()
+            monkeypatch.setattr(world.context.catalog, "webhooks", fails)
+        return WebhookAnswer(WebhookOutcome.DELIVERED)
+
+    world.receiver.answer = take
+    world.happen(5)
+    with pytest.raises(CatalogError):
+        world.run()
+    monkeypatch.setattr(world.context.catalog, "webhooks", read)
+    world.run()
+    assert world.receiver.taken == [2, 3, 4, 5, 6]
+    world.begin()
+    world.run()
+    assert world.receiver.taken == [2, 3, 4, 5, 6], "the position was saved"
+
+
 def test_dead_letters_are_sent_once_while_the_catalog_cannot_drop_them(world: World) -> None:
     world.give_up(2)
     world.receiver.answer = lambda _event: WebhookAnswer(WebhookOutcome.DELIVERED)
