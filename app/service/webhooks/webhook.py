@@ -154,7 +154,7 @@ class WebhookEndpoint:
     def _failed(self, answer: WebhookAnswer, event: EventRecord) -> None:
         """Record a failure, and give up what is too old."""
         now = self._clock.now()
-        since = self._record.failing_since or now
+        since = self._failing_since(now)
         record = self._put_off(answer, now)
         if answer.outcome is WebhookOutcome.GONE:
             log.warning("webhook_disabled", webhook=self.name, reason=answer.reason)
@@ -185,10 +185,14 @@ class WebhookEndpoint:
         return replace(
             record,
             attempts=record.attempts + 1,
-            failing_since=record.failing_since or now,
+            failing_since=self._failing_since(now),
             next_attempt_at=now + int(pause),
             reason=answer.reason,
         )
+
+    def _failing_since(self, now: int) -> int:
+        """Return since when attempts fail; since now if a clock told it which was ahead."""
+        return min(self._record.failing_since or now, now)
 
     def _is_old(self, event: EventRecord, too_old: int) -> bool:
         """Tell whether an event is from a time before, or from one that a clock told which was ahead."""
@@ -244,7 +248,9 @@ class WebhookEndpoint:
             self._drop_accepted()
             return True
         now = self._clock.now()
-        since = max(self._record.failing_since or now, letter.queued_at or now)
+        since, queued_at = self._failing_since(now), letter.queued_at or now
+        if queued_at <= now:  # otherwise a clock told it which was ahead
+            since = max(since, queued_at)
         is_over = answer.outcome is WebhookOutcome.REFUSED or since <= now - microseconds(self.settings.give_up)
         back = [DeadLetter(self.name, letter.event, now, RETURNED + (answer.reason or ""))] if is_over else []
         if answer.outcome is WebhookOutcome.REFUSED:

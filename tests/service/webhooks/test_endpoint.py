@@ -178,6 +178,26 @@ def test_an_event_of_a_clock_that_was_ahead_is_given_up_in_time(world: World) ->
     assert world.dead() == [2]
 
 
+def test_a_failure_of_a_clock_that_was_ahead_is_given_up_in_time(world: World) -> None:
+    """So is a dead letter that was queued by such a clock. Both would hold up all newer events."""
+    world.receiver.answer = lambda _event: DOWN
+    world.happen(1)
+    for _ in range(2):
+        world.clock.leap(365 * DAY)
+        world.desk.requeue("hook", None)
+        world.run()
+        world.clock.leap(-365 * DAY)
+        for _ in range(5):
+            world.run()
+            world.clock.advance(DAY)
+        assert world.dead() == [2]
+    world.happen(1)
+    world.receiver.answer = lambda _event: WebhookAnswer(WebhookOutcome.DELIVERED)
+    world.run()
+    assert (world.receiver.taken, world.dead()) == ([3], [2])
+    assert next(iter(world.context.catalog.dead_letters("hook", 0, 9))).queued_at is None
+
+
 def test_what_was_not_taken_is_given_up_together_after_the_time(world: World) -> None:
     world.receiver.answer = lambda _event: DOWN
     world.happen(3)
