@@ -27,7 +27,7 @@ from adapters.arrow_journal.batch_columns import BodyLayout, Bytes, Encoded, pos
 from adapters.arrow_journal.journal_identity import IdentityFile, Known, load, save
 from adapters.arrow_journal.journal_recovery import Durable, last_epoch, recover, take_over
 from adapters.arrow_journal.position_reader import PositionReader, Recent
-from adapters.arrow_journal.segment_files import FolderLock, SegmentState, damaged_path, open_segment, segment_path
+from adapters.arrow_journal.segment_files import FolderLock, damaged_path, open_segment, segment_path
 from adapters.arrow_journal.segment_writer import CurrentSegment, Stagings, seal_file
 from adapters.disk import NO_SPACE, make_folders, sync_folder
 from app.model.errors import GatewayError, JournalFull
@@ -96,7 +96,7 @@ class ArrowJournal(PositionReader):
         except BaseException:
             self._folder_lock.release()
             raise
-        self._current = CurrentSegment(folder, self._identity, self._clock.now, segment_bytes, segment_age)
+        self._current = CurrentSegment(folder, self._identity, self._clock, segment_bytes, segment_age)
         self._end: Position | None = None
         self._stagings = Stagings()
         super().__init__(self._segments, partial(open_segment, folder), Recent(), self._clock.now)
@@ -184,17 +184,17 @@ class ArrowJournal(PositionReader):
     ) -> tuple[Publication, Iterator[Bytes]]:
         return self._published(self.identity(), segments, number, shared)
 
-    def seal(self, before: int | None = None) -> None:
+    def seal(self, age: float = 0.0) -> None:
         with self._writing:
             try:
-                if (state := self._current.state) is not None and _began(state, before):
+                if self._current.is_old(age):
                     self._current.seal()
             except OSError as error:
                 raise self._failure(error) from error
             # Others are not written any more, but could not be sealed, because the disk was full or failed.
             failed: OSError | None = None
             for state in self._segments.values():
-                if state.sealed_at is None and state is not self._current.state and _began(state, before):
+                if state.sealed_at is None and state is not self._current.state:
                     try:
                         seal_file(self._folder, state, self._clock.now(), shared=self._identity.is_shared)
                     except OSError as error:
@@ -262,10 +262,6 @@ class ArrowJournal(PositionReader):
             if found is not None:
                 return found if end is None else max(end, found)
         return end
-
-
-def _began(state: SegmentState, before: int | None) -> bool:
-    return before is None or state.created_at < before
 
 
 def _explained(error: OSError) -> GatewayError:

@@ -102,7 +102,7 @@ class ObjectJournal(ArrowArchive):
         with self._writing:
             self._next, self._last = max(self._next, segment + 1), max(self._last, segment)
 
-    def seal(self, before: int | None = None) -> None:
+    def seal(self, age: float = 0.0) -> None:
         """Do nothing: every object is sealed."""
 
     def retire(self, *segments: int) -> None:

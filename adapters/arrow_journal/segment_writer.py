@@ -25,6 +25,7 @@ from adapters.disk import NO_SPACE, sync_folder
 from app.model.errors import GatewayError
 from app.model.message import MAX_BATCHES_A_SEGMENT, MAX_SEGMENTS, Position
 from app.model.records import JournalIdentity
+from app.ports import Clock
 
 STAGING_BYTES = 5 << 20
 """More than a batch of 4 MiB of bodies takes."""
@@ -144,15 +145,17 @@ class SegmentWriter:
 class CurrentSegment:
     """The segment to which a journal appends, if there is one. One thread at a time may call it.
 
-    It is full at `segment_bytes` or at `segment_age` (seconds). `now` returns the time (µs).
+    It is full at `segment_bytes` or at `segment_age` (seconds).
     """
 
     def __init__(
-        self, folder: Path, identity: IdentityFile, now: Callable[[], int], segment_bytes: int, segment_age: float
+        self, folder: Path, identity: IdentityFile, clock: Clock, segment_bytes: int, segment_age: float
     ) -> None:
-        self._folder, self._identity, self._now = folder, identity, now
-        self._segment_bytes, self._age = segment_bytes, segment_age * 1_000_000
+        self._folder, self._identity, self._clock = folder, identity, clock
+        self._segment_bytes, self._age = segment_bytes, segment_age
         self._writer: SegmentWriter | None = None
+        self._begun_at = 0.0
+        """When the segment was begun, by the monotonic clock: `created_at` may be of a clock that was wrong."""
 
     @property
     def state(self) -> SegmentState | None:
@@ -160,11 +163,10 @@ class CurrentSegment:
 
     def writer_for(self, batches: int) -> SegmentWriter:
         """Return the writer for that number of batches, of a new segment if this one is full. Raises OSError."""
-        now = self._now()
         writer = self._writer
         if writer is not None and (
             writer.state.size >= self._segment_bytes
-            or now - writer.state.created_at >= self._age
+            or self.is_old(self._age)
             or len(writer.batches) + batches > MAX_BATCHES_A_SEGMENT
         ):
             self.seal()
@@ -175,6 +177,7 @@ class CurrentSegment:
                 raise GatewayError("the journal has no segment number left: begin a new journal")
             begun = partial(identity.save, following=known.following + 1)
             try:
+                now, self._begun_at = self._clock.now(), self._clock.monotonic()
                 self._writer = SegmentWriter(
                     self._folder, known.following, now, known.identity, begun, shared=identity.is_shared
                 )
@@ -183,12 +186,16 @@ class CurrentSegment:
                 begun()
         return self._writer
 
+    def is_old(self, age: float) -> bool:
+        """Tell whether the segment was begun so many seconds ago."""
+        return self._clock.monotonic() - self._begun_at >= age
+
     def seal(self) -> None:
         """Seal the segment if it has batches. Raises OSError."""
         writer = self._writer
         if writer is not None and writer.batches:
             try:
-                writer.seal(self._now())
+                writer.seal(self._clock.now())
             finally:
                 if writer.state.sealed_at is not None:
                     writer.close()

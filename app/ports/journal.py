@@ -262,9 +262,9 @@ class WritableJournal(ReplayReader, Protocol):
         why)`, and a lost batch as one such message without a source. Raises KeyError if a segment is gone.
         """
 
-    def seal(self, before: int | None = None) -> None:
-        """End the segment being written, if it is not empty, and any earlier one that could not be ended before; only
-        those that were begun `before` a time (µs), if it is given. The next messages begin a new segment.
+    def seal(self, age: float = 0.0) -> None:
+        """End the segment being written, if it is not empty and was begun `age` seconds ago, and any earlier one that
+        could not be ended before. The next messages begin a new segment.
 
         An earlier segment that cannot be ended leaves the one being written as it is.
         """

@@ -37,9 +37,10 @@ __all__ = ["small_disk"]
 class ManualClock:
     def __init__(self) -> None:
         self.time = 1_700_000_000_000_000
+        self.ahead = 0
 
     def now(self) -> int:
-        return self.time
+        return self.time + self.ahead
 
     def monotonic(self) -> float:
         return self.time / 1e6
@@ -182,6 +183,28 @@ class TestFiles:
             again = journal.segments()
             assert [(each.number, each.created_at, each.sealed_at) for each in again[:2]] == expected[:2]
             assert [each.size for each in again] == [path.stat().st_size for path in sorted(tmp_path.glob("*.arrows"))]
+
+    @pytest.mark.parametrize("is_sealed_by", ["append", "upkeep"])
+    def test_the_age_of_a_segment_does_not_depend_on_a_clock_that_was_wrong(
+        self, tmp_path: Path, is_sealed_by: str
+    ) -> None:
+        clock = ManualClock()
+        with closing(ArrowJournal(tmp_path, segment_age=60, clock=clock)) as journal:
+            for days in (365, -365):
+                clock.ahead = days * 86_400_000_000
+                (begun,) = journal.append(messages_of([1]))
+                clock.ahead = 0
+                clock.time += 59_000_000
+                assert journal.append(messages_of([1]))[0].segment == begun.segment
+                journal.seal(age=60)
+                assert journal.segments()[-1].sealed_at is None
+                clock.time += 1_000_000
+                if is_sealed_by == "append":
+                    assert journal.append(messages_of([1]))[0].segment == begun.segment + 1
+                    journal.seal()
+                else:
+                    journal.seal(age=60)
+                assert begun.segment in {each.number for each in journal.segments() if each.sealed_at is not None}
 
     def test_one_writer_at_a_time(self, tmp_path: Path) -> None:
         with closing(ArrowJournal(tmp_path)), pytest.raises(GatewayError, match="in use: another process"):
@@ -428,7 +451,7 @@ class TestTrouble:
                 for _ in range(5):
                     journal.append(messages_of([10]))
                     with pytest.raises(GatewayError, match="the disk fails"):
-                        journal.seal(clock.time)
+                        journal.seal(age=60)
                 assert [segment.number for segment in journal.segments()] == [1, 2]
                 with pytest.raises(GatewayError, match="the disk fails"):
                     journal.seal()

@@ -1,6 +1,6 @@
 """Durable before acknowledged, in groups, within bounds."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,11 +19,11 @@ from app.codecs.sas.correlid import BLANK_CORRELID, split
 from app.codecs.sas.file_messages import FileDescription
 from app.codecs.sas.rendezvous_messages import RendezvousHeader, write_file_description, write_header, write_records
 from app.model.attachment import AttachmentKind
-from app.model.errors import GatewayError, JournalFull, JournalTaken
+from app.model.errors import CatalogError, GatewayError, JournalFull, JournalTaken
 from app.model.message import UNREADABLE, PhysicalMessage, Position
 from app.ports import Prepared
 from app.service.context import ReceiverContext, WriterContext
-from app.service.receiving.backlog import Backlog
+from app.service.receiving.backlog import Backlog, BacklogEntry
 from app.service.receiving.intake import SharedIntake
 from app.service.receiving.journal_writer import JournalWriter
 from app.testing.gateway_stages import service_context
@@ -367,3 +367,29 @@ def test_a_journal_that_another_gateway_has_opened_acknowledges_nothing(tmp_path
         made.submit([message(2)], acknowledged.set)  # returns at once: there is nothing to wait for
     assert not acknowledged.is_set()
     assert forwarded.messages == []
+
+
+@pytest.mark.parametrize("retry", [0.05, DEADLINE])
+def test_what_senders_have_shown_is_saved_although_no_message_follows_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retry: float
+) -> None:
+    """The next attempt is made while nothing comes, and at the stop at the latest."""
+    monkeypatch.setattr("app.service.receiving.journal_writer.RETRY_SECONDS", retry)
+    rules, tried = {"A": "rule"}, Event()
+    with journalling(tmp_path) as (intake, _, context, start):
+        learn = context.catalog.learn_counting
+
+        def fails_once(source: str, rules: Mapping[str, str]) -> None:
+            if not tried.is_set():
+                tried.set()
+                raise CatalogError("the database restarts")
+            learn(source, rules)
+
+        monkeypatch.setattr(context.catalog, "learn_counting", fails_once)
+        start()
+        intake.backlog.put(BacklogEntry([message(1)], 100, lambda: None, "orders", rules))
+        assert tried.wait(DEADLINE)
+        if retry < DEADLINE:
+            until(lambda: context.catalog.counting("orders") == rules)
+        intake.backlog.stop()
+        until(lambda: context.catalog.counting("orders") == rules)

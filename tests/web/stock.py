@@ -61,6 +61,10 @@ class Clock:
     def now(self) -> int:
         return time_ns() // 1000 if self.fixed is None else self.fixed
 
+    def advance(self, seconds: float) -> None:
+        """Let time pass, and stand still then."""
+        self.fixed, self.stopped = self.now() + int(seconds * 1e6), self.monotonic() + seconds
+
     def monotonic(self) -> float:
         return monotonic() if self.stopped is None else self.stopped
 

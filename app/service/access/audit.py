@@ -8,11 +8,13 @@ import mmap
 import os
 import re
 import sys
+from bisect import bisect
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path
 from threading import Condition, Lock, Thread
 from time import monotonic
@@ -116,12 +118,13 @@ class AuditLog:
                 lost, self._lost = self._lost, 0
             if lost:
                 lines.append(_line(entry("audit", "failed", reason=f"{lost} entries were lost")))
+            count = len(lines) - bool(lost)
             self._attempt(lines)
             with self._changed:
-                self._written += len(lines) - bool(lost)
+                self._written += count
                 self._changed.notify_all()
 
-    def _attempt(self, lines: Sequence[bytes]) -> None:
+    def _attempt(self, lines: list[bytes]) -> None:
         while True:
             try:
                 self._rotate()
@@ -250,16 +253,25 @@ def new_file(folder: Path, name: str) -> BinaryIO:
     return os.fdopen(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
-def append(folder: Path, lines: Sequence[bytes]) -> None:
-    """Append lines to the newest file, each as a whole. Other processes may do so at the same time. Raises OSError."""
+def append(folder: Path, lines: list[bytes]) -> None:
+    """Append lines to the newest file, each as a whole. Other processes may do so at the same time.
+
+    Raises OSError. The lines that are in the file then are taken out of `lines`. Of the next one, a part may be there.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder / CURRENT, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         size = os.fstat(descriptor).st_size
         torn = size and os.pread(descriptor, 1, size - 1) != b"\n"
         data = memoryview((b"\n" if torn else b"") + b"".join(lines))
-        while data:
-            data = data[os.write(descriptor, data) :]
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(descriptor, data[written:])
+        except OSError:
+            ends = accumulate(map(len, lines), initial=bool(torn))
+            del lines[: bisect(list(ends)[1:], written + 1)]  # the next call adds a line end that is missing
+            raise
     finally:
         os.close(descriptor)
 

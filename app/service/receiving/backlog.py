@@ -80,13 +80,20 @@ class Backlog:
             self.messages += number
             self._changed.notify_all()
 
+    def await_batch(self, seconds: float) -> bool:
+        """Wait until `take` need not wait. Return False if that took longer."""
+        with self._changed:
+            return self._changed.wait_for(self._is_due, seconds)
+
+    def _is_due(self) -> bool:
+        if self._ended or self.is_stopping or _is_full(*self._waits):
+            return True
+        return bool(self._waiting) and self._taken == self._written
+
     def take(self) -> BacklogBatch | None:
         """Return the next batch; None at the end. A batch that is not full is taken only when no other is written."""
         with self._changed:
-            while not (self._ended or self.is_stopping or _is_full(*self._waits)):
-                if self._waiting and self._taken == self._written:
-                    break
-                self._changed.wait()
+            self._changed.wait_for(self._is_due)
             if self._ended or not self._waiting:
                 return None
             batch = BacklogBatch(self._taken, [])

@@ -8,7 +8,6 @@ from app.ports import Segment
 from app.service.context import ReceiverContext, WriterContext
 from app.service.quarantine.quarantine_records import copy_quarantined
 from app.service.retention.removal import RetentionClock
-from app.settings import microseconds
 
 log = logger(__name__)
 
@@ -23,7 +22,7 @@ def measure_journal(context: WriterContext) -> None:
 
 def seal_old_segment(context: WriterContext) -> None:
     """Seal a segment that is old enough and that no append has ended."""
-    context.journal.seal(context.clock.now() - microseconds(context.settings.journal.segment_age))
+    context.journal.seal(context.settings.journal.segment_age.total_seconds())
 
 
 class JournalUpkeep:

@@ -8,6 +8,7 @@ tried again.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from threading import Lock
 from time import monotonic, perf_counter
 from typing import NamedTuple, TypeVar
 
@@ -16,7 +17,7 @@ from app.model.message import PhysicalMessage, Position, footprint
 from app.observe import Recurring, logger
 from app.ports import Prepared
 from app.service.context import WriterContext
-from app.service.receiving.backlog import Backlog, BacklogBatch
+from app.service.receiving.backlog import Backlog, BacklogBatch, BacklogEntry
 
 LARGEST_APPEND = 64 << 20
 """The most bytes of messages in one call of the journal. A batch's properties are one column of texts, which may hold 2
@@ -48,7 +49,8 @@ class JournalWriter:
     """Writes the batches of the backlog, and passes written messages to `forward`.
 
     One thread more than there may be appends (`WritableJournal.most_appends`) call `run`: while the others wait for the
-    disk or the store, it encodes the next batch, if that is full already.
+    disk or the store, it encodes the next batch, if that is full already. `_saving` guards `_learned`, and lets one
+    thread at a time save it.
     """
 
     def __init__(
@@ -62,13 +64,20 @@ class JournalWriter:
         self._free_bytes = context.settings.limits.free_bytes
         self._learned: dict[str, dict[str, str]] = {}
         """What has been learnt of sources and is not in the catalog yet."""
-        self._learning = Recurring(log, "learning")
+        self._saving, self._learning = Lock(), Recurring(log, "learning")
         self._room_checked = 0.0
 
     def run(self) -> None:
         """Write until the backlog is stopped, and then what is left in it."""
-        while (batch := self._backlog.take()) is not None:
+        while (batch := self._next()) is not None:
             self.write(batch)
+        self._learn([])
+
+    def _next(self) -> BacklogBatch | None:
+        """Return the next batch; None at the end. Until it comes, try again to save what has been learnt."""
+        while self._learned and not self._backlog.await_batch(RETRY_SECONDS):
+            self._learn([])
+        return self._backlog.take()
 
     def write(self, batch: BacklogBatch) -> None:
         """Encode a batch, and write it after those before it."""
@@ -116,22 +125,23 @@ class JournalWriter:
         for source, sizes in by_source.items():
             self._metrics.count_received(source, len(sizes), sum(sizes))
         self._forward(positions, messages)
-        self._learn(batch)
+        self._learn(batch.entries)
         return True
 
-    def _learn(self, batch: BacklogBatch) -> None:
-        """Save what messages that are durable now have shown. If the catalog cannot take it, the next batch tries."""
-        for entry in batch.entries:
-            if entry.learned:
-                self._learned.setdefault(entry.source, {}).update(entry.learned)
-        try:
-            while self._learned:
-                source = next(iter(self._learned))
-                self._catalog.learn_counting(source, self._learned[source])
-                del self._learned[source]
-                self._learning.worked()
-        except GatewayError as error:
-            self._learning.failed(error)
+    def _learn(self, entries: Iterable[BacklogEntry]) -> None:
+        """Save what messages that are durable now have shown, and what the catalog could not take before."""
+        with self._saving:
+            for entry in entries:
+                if entry.learned:
+                    self._learned.setdefault(entry.source, {}).update(entry.learned)
+            try:
+                while self._learned:
+                    source = next(iter(self._learned))
+                    self._catalog.learn_counting(source, self._learned[source])
+                    del self._learned[source]
+                    self._learning.worked()
+            except GatewayError as error:
+                self._learning.failed(error)
 
     def _begin_all(self, pieces: Iterable[_Piece]) -> list[_Append] | None:
         """Begin to write messages in order. Return None after the backlog was stopped."""

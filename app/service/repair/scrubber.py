@@ -89,8 +89,8 @@ class Scrubber:
         """Read the next segment or page; return whether there was anything to do."""
         now, progress = self._context.clock.now(), self._progress
         if not progress.is_under_way:
-            if now - progress.begun_at < microseconds(self._context.settings.scrub.interval):
-                return False
+            if 0 <= now - progress.begun_at < microseconds(self._context.settings.scrub.interval):
+                return False  # a pass that begins later than now was begun by a clock that was ahead
             self._progress = progress = ScrubProgress(progress.journal, now, min(progress.ended_at, now - 1))
         if not progress.in_content:
             sealed = (each for each in self._context.journal.segments() if each.sealed_at is not None)

@@ -15,6 +15,7 @@ from app.model.uploads import FOLDER, UnknownUpload, UploadLimits, UploadPiece, 
 from app.observe import Recurring, logger
 from app.ports import Catalog, ContentStore, Page
 from app.service.context import ServiceContext
+from app.service.retention.removal import RetentionClock
 from app.service.sending.upload_parts import PartWriter, StoredPart
 from app.settings import microseconds
 
@@ -110,6 +111,7 @@ class Uploads:
     def __init__(self, context: ServiceContext) -> None:
         self._catalog, self._store = context.catalog, context.store
         self._clock, self._metrics = context.clock, context.metrics
+        self._ages = RetentionClock(context.clock)
         self._limits = context.settings.limits
         self._lifetime = microseconds(context.settings.retention.uploads)
         self._fault = Recurring(log, "uploads")
@@ -136,12 +138,12 @@ class Uploads:
     def page(self, owner: str | None, cursor: str | None, limit: int) -> Page[UploadRecord]:
         """Return a page of the uploads of an owner, or of all (None), newest first, without those that have expired.
         Raises BadCursor."""
-        return self._catalog.uploads(owner, self._clock.now(), cursor, limit)
+        return self._catalog.uploads(owner, self._ages.now(), cursor, limit)
 
     def find(self, upload_id: str, owner: str) -> Upload:
         """Return an upload of this owner. Raises UnknownUpload if there is none, or if it has expired."""
         record = self._catalog.upload(upload_id)
-        is_known = record is not None and record.expires_at > self._clock.now()
+        is_known = record is not None and record.expires_at > self._ages.now()
         if record is None or not is_known or record.owner != owner:
             is_of_another = record is not None and record.owner != owner
             raise UnknownUpload("there is no upload with this identifier", is_of_another=is_of_another)
@@ -227,7 +229,7 @@ class Uploads:
                 for upload_id in self._catalog.unknown_uploads(sorted(folders)):
                     self._store.delete_all(list(self._store.names(f"{FOLDER}{upload_id}/")))
                 self._are_strays_removed = True
-            while expired := self._catalog.expired_uploads(self._clock.now(), EXPIRED_AT_ONCE):
+            while expired := self._catalog.expired_uploads(self._ages.now(), EXPIRED_AT_ONCE):
                 for record in expired:
                     self._remove(record)
                     self._metrics.uploads_expired.inc()

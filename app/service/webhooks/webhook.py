@@ -51,7 +51,7 @@ class WebhookEndpoint:
         self._fault = Recurring(log, "webhook", webhook=name)
         self._notifier, self._heard = context.notifier, context.notifier.notifications
         self._record = begun(self._catalog, self._clock, name)
-        """What it has read or saved last. What was sent before a client changed it does not count."""
+        """How far it has got. What was sent before a client changed the record does not count."""
         self._is_saved = True
         """Whether the catalog has the record."""
         self._has_queued = True
@@ -91,17 +91,15 @@ class WebhookEndpoint:
             self._save(self._record)
         if self._has_queued and not self._send_queued():
             return False
-        changes, before = self._record.changes, self._record.position
-        events = self._catalog.events_after(before, AT_ONCE)
-        reached = before
+        changes = self._record.changes
+        events = self._catalog.events_after(self._record.position, AT_ONCE)
         for event in events:
             if self._stop.is_set() or self._is_changed(changes):
                 break
-            if self._which.selects(event) and not self._send(event, reached, changes):
+            if self._which.selects(event) and not self._send(event, changes):
                 return self.due_in() == 0.0
-            reached = event.number
-        if self._record.changes == changes and reached != self._record.position:
-            self._record = replace(self._record, position=reached)
+            self._note(replace(self._record, position=event.number))
+        if not self._is_saved:
             self._save(self._record)
         return bool(events)
 
@@ -120,14 +118,17 @@ class WebhookEndpoint:
             self._look()
         return self._record.changes != changes
 
-    def _send(self, event: EventRecord, reached: int, changes: int) -> bool:
+    def _note(self, record: WebhookRecord) -> None:
+        """Take over a record that is saved later. What it says was done is not repeated if the catalog fails first."""
+        self._record, self._is_saved = record, False
+
+    def _send(self, event: EventRecord, changes: int) -> bool:
         """Send an event; return whether it was taken. If not, all before is recorded, and when to try again."""
         answer = self._attempt(event)
         if answer.outcome is WebhookOutcome.DELIVERED:
             self._worked(changes)
             return True
         if not self._is_changed(changes):
-            self._record = replace(self._record, position=max(reached, self._record.position))
             self._failed(answer, event)
         return False
 
@@ -148,12 +149,12 @@ class WebhookEndpoint:
 
     def _worked(self, changes: int) -> None:
         if self._record.failing_since is not None and self._record.changes == changes:
-            self._record = replace(self._record, attempts=0, failing_since=None, next_attempt_at=0, reason=None)
+            self._note(replace(self._record, attempts=0, failing_since=None, next_attempt_at=0, reason=None))
 
     def _failed(self, answer: WebhookAnswer, event: EventRecord) -> None:
         """Record a failure, and give up what is too old."""
         now = self._clock.now()
-        since = self._record.failing_since or now
+        since = self._failing_since(now)
         record = self._put_off(answer, now)
         if answer.outcome is WebhookOutcome.GONE:
             log.warning("webhook_disabled", webhook=self.name, reason=answer.reason)
@@ -184,10 +185,14 @@ class WebhookEndpoint:
         return replace(
             record,
             attempts=record.attempts + 1,
-            failing_since=record.failing_since or now,
+            failing_since=self._failing_since(now),
             next_attempt_at=now + int(pause),
             reason=answer.reason,
         )
+
+    def _failing_since(self, now: int) -> int:
+        """Return since when attempts fail; since now if a clock told it which was ahead."""
+        return min(self._record.failing_since or now, now)
 
     def _is_old(self, event: EventRecord, too_old: int) -> bool:
         """Tell whether an event is from a time before, or from one that a clock told which was ahead."""
@@ -243,7 +248,9 @@ class WebhookEndpoint:
             self._drop_accepted()
             return True
         now = self._clock.now()
-        since = max(self._record.failing_since or now, letter.queued_at or now)
+        since, queued_at = self._failing_since(now), letter.queued_at or now
+        if queued_at <= now:  # otherwise a clock told it which was ahead
+            since = max(since, queued_at)
         is_over = answer.outcome is WebhookOutcome.REFUSED or since <= now - microseconds(self.settings.give_up)
         back = [DeadLetter(self.name, letter.event, now, RETURNED + (answer.reason or ""))] if is_over else []
         if answer.outcome is WebhookOutcome.REFUSED:

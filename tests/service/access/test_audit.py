@@ -1,8 +1,10 @@
 """The audit log's files: written in order, rotated by size, read backwards in pages."""
 
+import errno
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -73,6 +75,31 @@ def test_a_line_that_was_cut_spoils_no_other(tmp_path: Path) -> None:
     log.add(entry(3))
     log.close()
     assert everything(log) == [3, 1]
+
+
+def test_a_full_disk_repeats_no_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the disk becomes full within a batch, also behind a line that was cut."""
+    real, left = os.write, 0
+
+    def write(descriptor: int, data: bytes) -> int:
+        nonlocal left
+        if not left:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        written = real(descriptor, data[:left])
+        left -= written
+        return written
+
+    wanted = [entry(number) for number in range(3)]
+    batch = [json.dumps(each).encode() + b"\n" for each in wanted]
+    for begun, room in product((b"", b'{"time": "2", "act'), range(len(b"".join(batch)) + 1)):
+        (tmp_path / CURRENT).write_bytes(begun)
+        lines, left = [*batch], room
+        with monkeypatch.context() as disk, suppress(OSError):
+            disk.setattr("os.write", write)
+            append(tmp_path, lines)
+            lines.clear()
+        append(tmp_path, lines)
+        assert everything(AuditLog(tmp_path, 1 << 20, 3)) == [2, 1, 0], (begun, room)
 
 
 @pytest.mark.process

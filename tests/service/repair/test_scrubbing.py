@@ -61,6 +61,16 @@ def test_a_pass_reads_all_and_the_next_begins_after_the_interval(kept: Kept) -> 
         assert run(scrubber) == 5
 
 
+def test_a_pass_of_a_clock_that_was_ahead_does_not_put_off_the_next(kept: Kept) -> None:
+    kept.receive(9, settled=True)
+    with scrubbing(kept) as (scrubber, _):
+        kept.clock.leap(365 * 86_400)
+        assert run(scrubber) == 5
+        kept.clock.leap(-365 * 86_400)
+        assert run(scrubber) == 5
+        assert run(scrubber) == 0
+
+
 def test_damaged_content_is_restored_from_the_journal(kept: Kept) -> None:
     ids = kept.receive(9, settled=True)
     flip(kept.object(ids[2]))

@@ -178,6 +178,26 @@ def test_an_event_of_a_clock_that_was_ahead_is_given_up_in_time(world: World) ->
     assert world.dead() == [2]
 
 
+def test_a_failure_of_a_clock_that_was_ahead_is_given_up_in_time(world: World) -> None:
+    """So is a dead letter that was queued by such a clock. Both would hold up all newer events."""
+    world.receiver.answer = lambda _event: DOWN
+    world.happen(1)
+    for _ in range(2):
+        world.clock.leap(365 * DAY)
+        world.desk.requeue("hook", None)
+        world.run()
+        world.clock.leap(-365 * DAY)
+        for _ in range(5):
+            world.run()
+            world.clock.advance(DAY)
+        assert world.dead() == [2]
+    world.happen(1)
+    world.receiver.answer = lambda _event: WebhookAnswer(WebhookOutcome.DELIVERED)
+    world.run()
+    assert (world.receiver.taken, world.dead()) == ([3], [2])
+    assert next(iter(world.context.catalog.dead_letters("hook", 0, 9))).queued_at is None
+
+
 def test_what_was_not_taken_is_given_up_together_after_the_time(world: World) -> None:
     world.receiver.answer = lambda _event: DOWN
     world.happen(3)
@@ -269,6 +289,33 @@ def test_nothing_is_sent_while_the_catalog_cannot_record_it(
         world.run()
     assert world.receiver.asked == [2, 3, 4] + [4] * (world.receiver.asked.count(4) - 1)
     assert (world.context.catalog.webhooks()["hook"].position, world.dead()) == (4, dead)
+
+
+def test_what_was_taken_is_not_sent_again_when_the_catalog_cannot_be_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something happens between two events, so that the record is read again."""
+    read = world.context.catalog.webhooks
+
+    def fails() -> Any:
+        raise CatalogError("the database restarts")
+
+    def take(_event: EventRecord) -> WebhookAnswer:
+        if world.receiver.asked == [2, 3, 4]:
+            world.context.notifier.notify()
+            monkeypatch.setattr(world.context.catalog, "webhooks", fails)
+        return WebhookAnswer(WebhookOutcome.DELIVERED)
+
+    world.receiver.answer = take
+    world.happen(5)
+    with pytest.raises(CatalogError):
+        world.run()
+    monkeypatch.setattr(world.context.catalog, "webhooks", read)
+    world.run()
+    assert world.receiver.taken == [2, 3, 4, 5, 6]
+    world.begin()
+    world.run()
+    assert world.receiver.taken == [2, 3, 4, 5, 6], "the position was saved"
 
 
 def test_dead_letters_are_sent_once_while_the_catalog_cannot_drop_them(world: World) -> None:
