@@ -26,6 +26,9 @@ from app.model.errors import JournalTaken
 from app.model.records import JournalIdentity
 
 NAME = "identity"
+COPY = ".copy"
+"""The end of the name of a file that is written while other processes may have the folder open. One that a killed
+process has left is deleted at the next opening."""
 SLOTS = 2
 _FORMAT = "format"
 
@@ -159,15 +162,16 @@ def replace_file(folder: Path, known: Known) -> tuple[Known, int]:
     """Give the name `identity` to a new file. Return its content, and its descriptor for writing. Raises OSError."""
     known = replace(known, saved=known.saved + 1)
     path = folder / NAME
-    partial = folder / f"{NAME}.{token_hex(8)}.partial"
-    descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+    copy = folder / f"{NAME}.{token_hex(8)}{COPY}"
+    descriptor = os.open(copy, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
     try:
         os.pwrite(descriptor, _both(known), 0)
         os.fsync(descriptor)
-        partial.rename(path)
+        copy.rename(path)
         sync_folder(folder)
     except OSError:
         os.close(descriptor)
+        copy.unlink(missing_ok=True)
         raise
     return known, descriptor
 

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import structlog
 
 from adapters.arrow_journal import arrow_ipc
-from adapters.arrow_journal.journal_identity import Known, load, new_id, replace_file
+from adapters.arrow_journal.journal_identity import COPY, Known, load, new_id, replace_file
 from adapters.arrow_journal.segment_files import SegmentState, damaged_numbers, segment_files, segment_path
 from adapters.arrow_journal.segment_header import BadHeader, JournalSegmentHeader, header_of, seed_of
 from adapters.arrow_journal.segment_repair import mend
@@ -37,8 +37,6 @@ from adapters.disk import NO_SPACE, ReadFile, sync_folder, write_whole
 from app.model.errors import GatewayError, JournalTaken
 from app.model.message import Position, segment_name
 from app.model.records import JournalIdentity
-
-_COPY = ".copy"
 
 Durable = Callable[[str], Position | None]
 """A function from a journal's id to the last position in it that others know to have been durable."""
@@ -138,7 +136,7 @@ def take_over(folder: Path, now: int, epoch: int, durable: Durable) -> tuple[Rec
 
 
 def _taken_over(folder: Path, known: Known, now: int, sure: "_Sure") -> Recovered:
-    for left in folder.glob(f"*{_COPY}"):
+    for left in folder.glob(f"*{COPY}"):
         left.unlink(missing_ok=True)
     files = list(segment_files(folder))  # once more: what came before the replacement counts
     sealed = {number for number, is_sealed, _ in files if is_sealed}
@@ -162,7 +160,7 @@ def _keep(states: dict[int, SegmentState], state: SegmentState | None) -> None:
 
 def _copied(folder: Path, number: int, path: Path, known: Known, now: int, sure: "_Sure") -> SegmentState | None:
     """Seal a copy of an unsealed segment; None if it has no durable batch."""
-    copy = folder / segment_name(number, f".{token_hex(8)}{_COPY}")
+    copy = folder / segment_name(number, f".{token_hex(8)}{COPY}")
     try:
         file = ReadFile(path)
         write_whole(copy, file.pieces_as_is(0, file.size()))

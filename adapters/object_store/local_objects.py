@@ -221,9 +221,13 @@ class _WaitingFiles:
         self._folder = folder
         self._path, self._lock = _new_locked_file(partial)
         self._own = self._path.with_suffix(_FOLDER)
-        self._own.mkdir()
         self._files: dict[str, str] = {}
         self._made = 0
+        try:
+            self._own.mkdir()
+        except OSError:
+            self.close()
+            raise
 
     def put(self, name: str, data: bytes) -> None:
         with _explained():

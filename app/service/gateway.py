@@ -34,6 +34,7 @@ from app.service.monitoring.health_report import Health
 from app.service.monitoring.history import History
 from app.service.monitoring.peers import Peers, checked
 from app.service.receipts.receipt_desk import ReceiptDesk
+from app.service.repair.reassembling import sweep_temporary_places
 from app.service.retention.deletion import Deletion
 from app.service.roles.keeping import Keeper, KeepingTerm, KeptParts
 from app.service.roles.receiving import OwnReceiving, Receiving, ReceivingElsewhere
@@ -139,6 +140,7 @@ class Gateway:
         log.info("gateway_start_begun", assembler=self.settings.assembler)
         roles = self.settings.roles
         self.receiving.recover()
+        sweep_temporary_places(self.settings)
         for name in self.deliveries.outboxes:
             if (repeats := self.deliveries.repeats(name)) is not None:
                 log.info("repeats_expected", destination=name, repeats=repeats)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from errno import ENOSPC
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,27 @@ def test_whenever_another_process_takes_over_nothing_acknowledged_is_lost(tmp_pa
         with closing(opened(folder, 3)) as third:
             assert kept(third).items() >= everything.items()
     raise AssertionError("it never ended")
+
+
+def test_an_opening_that_fails_or_is_killed_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(tmp_path, 1).close()
+    files = {path.name for path in tmp_path.iterdir()}
+
+    def open_with(error: BaseException, epoch: int) -> None:
+        def fail(*_: object) -> int:
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", fail)
+            with pytest.raises((GatewayError, KeyboardInterrupt)):
+                opened(tmp_path, epoch)
+
+    open_with(OSError(ENOSPC, "No space left on device"), 2)
+    assert {path.name for path in tmp_path.iterdir()} == files
+    open_with(KeyboardInterrupt(), 3)  # nothing is caught, as if it were killed
+    assert {path.name for path in tmp_path.iterdir()} > files
+    opened(tmp_path, 4).close()
+    assert {path.name for path in tmp_path.iterdir()} == files
 
 
 def test_an_earlier_process_gets_an_error(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import errno
 import os
 import subprocess
 import sys
@@ -263,6 +264,26 @@ def test_a_full_disk_is_said_and_leaves_nothing_behind(small_disk: Path) -> None
     assert list((small_disk / ".partial").iterdir()) == []
     put(store, "next", b"n" * 10_000)
     assert content(store, "kept") + content(store, "next") == b"k" * 10_000 + b"n" * 10_000
+
+
+def test_a_batch_whose_folder_cannot_be_made_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, mkdir = ObjectStore(tmp_path), Path.mkdir
+
+    def full(path: Path, *given: Any, **named: Any) -> None:
+        if path.parent.name == ".partial":  # a folder needs a block, an empty file needs none
+            raise OSError(errno.ENOSPC, "No space left on device")
+        mkdir(path, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "mkdir", full)
+        with pytest.raises(StoreFull, match="no space"), store.batch():
+            pass
+    assert list((tmp_path / ".partial").iterdir()) == []
+    with store.batch() as batch:
+        put(batch, "next", b"n")
+    assert content(store, "next") == b"n"
 
 
 def test_an_object_where_a_folder_is_needed_is_said(tmp_path: Path) -> None:

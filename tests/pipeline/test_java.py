@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,21 @@ def test_a_small_runtime_gets_a_home_that_leaves_the_demand_out(
     arguments = ["-Da=b c", "--add-modules=jdk.incubator.vector", "-cp", "x:*", "Main", ""]
     heard = subprocess.run([program, *arguments], check=True, capture_output=True, text=True)
     assert heard.stdout == "-Da=b c -cp x:* Main \n"
+
+
+def test_a_home_that_cannot_be_written_leaves_nothing_behind(
+    pretend: Pretend, nothing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    environment = {"JAVA_HOME": str(pretend("small", "25", modules=False)), "XDG_CACHE_HOME": str(cache)}
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "chmod", full)
+    with pytest.raises(OSError, match="No space left"):
+        java.java_home(environment, nothing)
+    assert [path for path in cache.rglob("*") if not path.is_dir() or path.name.startswith("tmp")] == []
 
 
 def test_a_user_without_a_home_gets_one_nevertheless(

@@ -29,6 +29,7 @@ from app.service.finishing.stored_parts import missing_ranges
 from app.service.gateway import Gateway
 from app.service.quarantine.quarantine_records import quarantined_message
 from app.service.receiving.journal_upkeep import JournalUpkeep, seal_old_segment
+from app.service.repair.reassembling import reassembled
 from app.service.retention.deletion import NotEnded
 from app.service.retention.removal import Sweeper
 from app.service.sending.framer import Framer
@@ -459,6 +460,17 @@ def test_what_was_uploaded_for_no_delivery_is_forgotten(start: Start) -> None:
         target.write(b"a client or this process went away")
     service = start()
     assert list(service.context.store.names("outgoing/")) == [sent.attachments[0].object_name]
+
+
+def test_what_a_killed_repair_has_left_is_removed(start: Start) -> None:
+    service = start()
+    folder = service.context.settings.data
+    before = {*folder.iterdir()}
+    with reassembled([], service.context):
+        (left,) = (path for path in {*folder.iterdir()} - before if path.is_dir())
+        assert (left / "catalog.sqlite").exists()
+        start()
+        assert not left.exists()
 
 
 def test_a_quiet_segment_is_sealed_in_time(start: Start) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from errno import EIO
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,9 +21,10 @@ from app.ports import AttachmentFilter
 from app.service.content.settling import Settler
 from app.service.context import ReceiverContext, at_once
 from app.service.gateway import Gateway
+from app.service.quarantine.quarantine_records import copy_quarantined
 from app.service.receiving.journal_upkeep import seal_old_segment
 from app.service.retention.deletion import Deletion
-from app.service.retention.removal import Sweeper
+from app.service.retention.removal import Remover, RetentionClock, Sweeper
 from app.testing.gateway_stages import ManualClock, service_context
 from app.testing.waiting import until
 from tests.support.host import SOURCE, Host
@@ -211,6 +213,35 @@ def test_large_messages_are_copied_to_the_content_store(start: Start) -> None:
     assert host.entries() == []
     assert kept not in host.segments()
     assert list(host.context.store.names("quarantine/")) == []
+
+
+@pytest.mark.parametrize("is_copied_first", [False, True])
+def test_an_entry_that_is_dropped_while_it_is_copied_leaves_no_object(
+    start: Start, monkeypatch: pytest.MonkeyPatch, is_copied_first: bool
+) -> None:
+    host = start(retention={"quarantine": "5d"})
+    remover = Remover(host.context, RetentionClock(host.clock))
+    host.poison(bytes(9_000))
+    host.context.journal.seal()
+    host.clock.advance(6 * 86_400)
+    (entry,) = host.entries()
+    copy = partial(copy_quarantined, host.context, Position.unpack(entry.position).segment + 1)
+    begun, meanwhile = (remover.drop_quarantine, copy) if is_copied_first else (copy, remover.drop_quarantine)
+    last_step = "drop_quarantine" if is_copied_first else "copied_quarantine"
+    do_last = getattr(host.context.catalog, last_step)
+
+    def other_first(*given: Any) -> Any:
+        monkeypatch.undo()
+        meanwhile()
+        return do_last(*given)
+
+    monkeypatch.setattr(host.context.catalog, last_step, other_first)
+    begun()
+    remover.drop_quarantine()
+    assert host.entries() == []
+    assert list(host.context.store.names()) == []
+    dropped = host.context.metrics.registry.get_sample_value
+    assert dropped("attachment_gateway_dropped_total", {"what": "quarantine"}) == 1
 
 
 def test_refused_content_keeps_its_parts_as_long_as_quarantine(start: Start) -> None:

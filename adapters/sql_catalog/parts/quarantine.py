@@ -117,7 +117,7 @@ class QuarantinePart(CatalogPart):
 
     def copied_quarantine(
         self, copies: Sequence[QuarantineCopy], objects: Mapping[str, str], gone: Sequence[str]
-    ) -> None:
+    ) -> set[str]:
         add = self._database.insert(_copies).on_conflict_do_nothing()
         with self._database.write() as connection:
             for some in chunks([*(copy.id for copy in copies), *gone]):
@@ -132,6 +132,7 @@ class QuarantinePart(CatalogPart):
             rows = [copy._asdict() for copy in copies if copy.id in known]
             if rows:
                 connection.execute(add, rows)
+        return known
 
 
 def _search(

@@ -138,9 +138,14 @@ class RetentionPart(CatalogPart):
         old = select(_quarantine).where(_quarantine.c.source == source, received_at < received_before)
         return self._all(old.order_by(received_at, _quarantine.c.id).limit(limit), quarantine_record)
 
-    def drop_quarantine(self, quarantine_ids: Sequence[str]) -> None:
+    def drop_quarantine(self, quarantine_ids: Sequence[str], objects: Sequence[str] = ()) -> set[str]:
+        name = _quarantine.c.object_name
+        dropped: set[str] = set()
         with self._database.write() as connection:
-            _delete(connection, _quarantine, quarantine_ids)
+            for some in chunks(quarantine_ids):
+                which = among(connection, _quarantine.c.id, some), or_(name.is_(None), among(connection, name, objects))
+                dropped.update(connection.scalars(delete(_quarantine).where(*which).returning(_quarantine.c.id)))
+        return dropped
 
     def prune_events(
         self, before: int, keep: int | None = None, limit: int | None = None, up_to: int | None = None

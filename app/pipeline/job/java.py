@@ -119,10 +119,11 @@ def _home_without_demand(java: Path, environment: Mapping[str, str]) -> Path:
     wanted = home / "bin" / "java"
     if not wanted.exists():
         wanted.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=wanted.parent, delete=False) as made:
-            made.write(script)
-        Path(made.name).chmod(0o755)
-        Path(made.name).rename(wanted)
+        with tempfile.TemporaryDirectory(dir=wanted.parent) as folder:
+            made = Path(folder, wanted.name)
+            made.write_text(script)
+            made.chmod(0o755)
+            made.rename(wanted)
     return home
 
 

@@ -84,6 +84,6 @@ class QuarantineCatalog(Protocol):
 
     def copied_quarantine(
         self, copies: Sequence[QuarantineCopy], objects: Mapping[str, str], gone: Sequence[str]
-    ) -> None:
+    ) -> set[str]:
         """Record copies of entries, with the names of the `objects` that hold bodies. The journal no longer has the
-        bytes of the entries that are `gone`."""
+        bytes of the entries that are `gone`. Returns the entries whose copies were recorded: others are removed."""

@@ -49,8 +49,9 @@ class RetentionCatalog(Protocol):
     def oldest_quarantine(self, source: str, received_before: int, limit: int) -> list[QuarantineRecord]:
         """Return quarantine entries of a source in any state, oldest first."""
 
-    def drop_quarantine(self, quarantine_ids: Sequence[str]) -> None:
-        """Remove quarantine entries."""
+    def drop_quarantine(self, quarantine_ids: Sequence[str], objects: Sequence[str] = ()) -> set[str]:
+        """Remove quarantine entries, except those with an object that is not one of these. Returns which were
+        removed."""
 
     def prune_events(
         self, before: int, keep: int | None = None, limit: int | None = None, up_to: int | None = None

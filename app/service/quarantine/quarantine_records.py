@@ -22,6 +22,9 @@ from app.service.context import ServiceContext
 
 log = logger(__name__)
 
+COPIES = "quarantine/"
+"""What the names of the objects with copied messages begin with."""
+
 IN_CATALOG = 4096
 """The most bytes of a message, including its fields, that are copied to the catalog."""
 
@@ -69,7 +72,7 @@ def quarantine_entry(position: int, message: PhysicalMessage, error: InvalidInpu
 
 def copy_name(quarantine_id: str) -> str:
     """Return the name of the content store's object that holds a quarantined message's body."""
-    return f"quarantine/{quarantine_id}"
+    return COPIES + quarantine_id
 
 
 def small_copy(quarantine_id: str, message: PhysicalMessage) -> QuarantineCopy | None:
@@ -165,5 +168,6 @@ def copy_quarantined(context: ServiceContext, segment: int) -> None:
             descriptor = pack_descriptor(message)
             copy = QuarantineCopy(entry.id, descriptor, None, crc32c(message.body, crc32c(descriptor)))
         copies.append(copy)
-    context.catalog.copied_quarantine(copies, objects, gone)
+    known = context.catalog.copied_quarantine(copies, objects, gone)
+    context.store.delete_all([objects[removed] for removed in objects.keys() - known])
     log.info("quarantine_copied", count=len(copies), objects=len(objects), gone=len(gone))

@@ -32,6 +32,7 @@ from app.model.times import to_time
 from app.ports import Catalog, ContentStore
 from app.ports.catalog.shared_journal import AWAY_SECONDS, ReceivingJournal
 from app.service.access import audit
+from app.service.quarantine.quarantine_records import COPIES
 from app.service.repair import backup_manifests
 from app.service.repair.backup_manifests import BackupFile, BackupHeader, data_name
 from app.service.repair.catalog_pages import attachments_in, pages
@@ -39,7 +40,7 @@ from app.service.repair.content_check import Measure, measure
 from app.service.repair.repair_stores import GatewayStores, ProgressListener, journal_archive
 
 JOURNAL, CONTENT, TABLES, AUDIT, CATALOG = "journal/", "content/", "tables/", "audit/", "catalog.sqlite"
-_OTHER_OBJECTS = ("quarantine/", "pipeline/")
+_OTHER_OBJECTS = (COPIES, "pipeline/")
 _OPEN_DELIVERIES = (DeliveryState.QUEUED, DeliveryState.SENDING)
 _ATTEMPTS = 5
 _AT_ONCE = 500

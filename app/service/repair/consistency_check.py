@@ -14,7 +14,7 @@ from app.model.message import Position
 from app.model.records import CONTENT_LOST, AttachmentRecord, DeliveryRecord
 from app.ports import Catalog, Journal, JournalArchive, JournalReader
 from app.service.content.stored_content import object_name
-from app.service.quarantine.quarantine_records import copied_body
+from app.service.quarantine.quarantine_records import COPIES, copied_body
 from app.service.repair import record_files
 from app.service.repair.archive_check import damage_of, damaged_copies
 from app.service.repair.catalog_pages import AT_ONCE, OPEN, attachments_in, batched, ended_attachments, pages
@@ -333,6 +333,10 @@ def _quarantine(estate: GatewayStores, catalog: Catalog, progress: ProgressListe
             why = "" if size == entry.size else f"{size:,} bytes are there, {entry.size:,} were written"
         if why and catalog.quarantine_entry(entry.id) is not None:
             yield Finding("quarantine-damaged", entry.id, f"quarantined message {entry.id}", why)
+    for name in estate.store.names(COPIES):
+        owner = catalog.quarantine_entry(name.removeprefix(COPIES))  # it may not say yet that it has the object
+        if owner is None and object_size(estate.store, name) is not None:
+            yield Finding("object-orphaned", name, name)
 
 
 # --- records and tables -------------------------------------------------------------------------------------------

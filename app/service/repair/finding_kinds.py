@@ -117,7 +117,7 @@ KINDS: Mapping[str, FindingKind] = {
         Action.RESTORE_CONTENT,
     ),
     "object-orphaned": FindingKind(
-        "an object of the content store belongs to no attachment",
+        "an object of the content store belongs to no attachment and to no quarantined message",
         "it takes space in the content store",
         "set aside, below `aside/`",
         Action.SET_OBJECT_ASIDE,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import NamedTuple, cast
 
@@ -20,6 +21,9 @@ from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext, Stores
 from app.service.finishing.finished_contents import ContentRejected, read_content
 from app.service.finishing.stored_parts import CompleteAttachment, begun
+from app.settings import Settings
+
+_TEMPORARY = ".repair-"
 
 
 class ReassemblyRequest(NamedTuple):
@@ -57,11 +61,22 @@ class Reassembly(NamedTuple):
     store: ContentStore
 
 
+def temporary_place(settings: Settings) -> TemporaryDirectory[str]:
+    """Create a temporary folder on the disk of the data folder. It is removed when the block ends."""
+    return TemporaryDirectory(prefix=_TEMPORARY, dir=settings.data)
+
+
+def sweep_temporary_places(settings: Settings) -> None:
+    """Remove the temporary folders that killed processes have left. Only the gateway of a data folder may do this."""
+    for left in settings.data.glob(f"{_TEMPORARY}*"):
+        rmtree(left, ignore_errors=True)
+
+
 @contextmanager
 def reassembled(wanted: Iterable[ReassemblyRequest], context: ServiceContext) -> Iterator[Reassembly]:
     """Assemble attachments from the rest of their segments. The temporary place is removed when the block ends."""
     requests = list(wanted)
-    with TemporaryDirectory(prefix="repair-", dir=context.settings.data) as folder:
+    with temporary_place(context.settings) as folder:
         catalog = plugins.catalog()(f"sqlite:///{folder}/catalog.sqlite")
         try:
             store = plugins.content_store()(Path(folder) / "content")
@@ -89,7 +104,7 @@ def reassembled(wanted: Iterable[ReassemblyRequest], context: ServiceContext) ->
 @contextmanager
 def content_of_parts(complete: CompleteAttachment, context: ServiceContext) -> Iterator[Reassembly]:
     """Read the content of an attachment. The temporary place is removed when the block ends."""
-    with TemporaryDirectory(prefix="repair-", dir=context.settings.data) as folder:
+    with temporary_place(context.settings) as folder:
         store = plugins.content_store()(Path(folder) / "content")
         stores = Stores(settings=context.settings, journal=context.journal, store=store, in_place=False)
         yield Reassembly({complete.record.id: _read(complete, stores)}, store)

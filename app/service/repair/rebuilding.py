@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -47,6 +46,7 @@ from app.service.quarantine.quarantine_records import copied_body
 from app.service.repair import record_files
 from app.service.repair.catalog_pages import AT_ONCE, OPEN, attachments_in, batched, pages
 from app.service.repair.content_check import object_size
+from app.service.repair.reassembling import temporary_place
 from app.service.repair.record_files import Dropped
 from app.service.repair.record_json import Row
 from app.service.repair.recorder import Recorder
@@ -93,7 +93,7 @@ def rebuild(estate: GatewayStores, progress: ProgressListener) -> Rebuilt:
     assert journal is not None
     old = _recorded(estate, journal)
     rebuilt = Rebuilt(unsent=dict(old.unsent))
-    with TemporaryDirectory(prefix="rebuild-", dir=estate.settings.data) as folder:
+    with temporary_place(estate.settings) as folder:
         scratch = f"sqlite:///{folder}/catalog.sqlite"
         catalog = plugins.catalog()(scratch)
         try:

@@ -204,9 +204,11 @@ class Remover:
             if not old and (too_many or too_much):
                 entries = oldest(source, self._context.clock.now() + 1, AT_ONCE)
                 old = entries[: max(too_many, len(_until(too_much, entries)))]
-            self._context.store.delete_all([entry.object_name for entry in old if entry.object_name is not None])
-            self._context.catalog.drop_quarantine([entry.id for entry in old])
-            self._dropped("quarantine", len(old), sum(entry.size for entry in old))
+            objects = [entry.object_name for entry in old if entry.object_name is not None]
+            self._context.store.delete_all(objects)
+            # An entry that is copied meanwhile keeps its object until the next time.
+            gone = self._context.catalog.drop_quarantine([entry.id for entry in old], objects)
+            self._dropped("quarantine", len(gone), sum(entry.size for entry in old if entry.id in gone))
             has_more = has_more or len(old) == AT_ONCE
         return has_more
 

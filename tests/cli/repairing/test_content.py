@@ -84,12 +84,14 @@ def test_content_that_was_marked_damaged_is_put_together_again(kept: Kept, fsck:
     kept.assert_served()
 
 
-def test_an_object_of_no_attachment_is_set_aside(kept: Kept, fsck: Fsck) -> None:
+@pytest.mark.parametrize("name", ["attachments/" + "f" * 32, "quarantine/" + "f" * 16])
+def test_an_object_of_nothing_is_set_aside(kept: Kept, fsck: Fsck, name: str) -> None:
     kept.receive(3, settled=True)
-    kept.object("f" * 32).write_bytes(b"whose is it")
+    with kept.context() as context, context.store.create(name) as target:
+        target.write(b"whose is it")
     assert fsck.check() == {"object-orphaned": 1}
     assert fsck.repair().code == 0
-    assert (kept.folder / "content" / "aside" / "attachments" / ("f" * 32)).read_bytes() == b"whose is it"
+    assert (kept.folder / "content" / "aside" / name).read_bytes() == b"whose is it"
     assert not fsck.check()
 
 

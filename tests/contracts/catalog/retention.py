@@ -101,12 +101,14 @@ class Retention:
         assert [entry.id for entry in catalog.uncopied_quarantine(below, 98, 9)] == ["q2", "q3"]
         assert [entry.id for entry in catalog.uncopied_quarantine(below, 99, 2)] == ["q2", "q3"]
         copies = [large, QuarantineCopy("q9", b"{}", b"", 0)]
-        catalog.copied_quarantine(copies, {"q3": "quarantine/q3"}, ["q2"])
+        assert catalog.copied_quarantine(copies, {"q3": "quarantine/q3"}, ["q2"]) == {"q3"}
         assert catalog.quarantine_copy("q3") == large
         assert catalog.quarantine_entry("q3") == spoilt(3, object_name="quarantine/q3", in_journal=False)
         assert catalog.quarantine_entry("q2") == spoilt(2, in_journal=False)
         assert catalog.needed_segments() == {4, 6}
-        catalog.drop_quarantine(["q1", "q3", "q9"])
+        assert catalog.drop_quarantine(["q1", "q3", "q9"]) == {"q1"}
+        assert catalog.quarantine_copy("q3") == large
+        assert catalog.drop_quarantine(["q3", "q4"], ["quarantine/q3"]) == {"q3", "q4"}
         assert (catalog.quarantine_entry("q1"), catalog.quarantine_copy("q1")) == (None, None)
 
     def test_quarantine_goes_by_source_the_oldest_first(self, catalog: Catalog) -> None:
