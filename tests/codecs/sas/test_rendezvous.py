@@ -348,9 +348,11 @@ WRONG_FIELDS = {
 def test_a_number_out_of_range_is_named_with_the_byte_of_its_own_field(row: str) -> None:
     name, fields, number = WRONG_FIELDS[row]
     body = message(name, [*fields[:number], i32(-2), *fields[number + 1 :]])
-    read = {**READERS, "VAR": lambda body: rendezvous_messages.read_variables([body], 1 + row.startswith("VAR["))}[name]
     with pytest.raises(WireError) as raised:
-        read(body)
+        if row == "VAR.count":
+            rendezvous_messages.read_variables([body], 1)
+        else:
+            READERS[name](body)
     assert (raised.value.row, raised.value.at) == (row, [at for at, _ in fields_in(body)][number])
 
 
