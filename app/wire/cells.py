@@ -62,6 +62,7 @@ class _Walk:
 
     def __init__(self, buffer: Buffer, at: int, context: Context) -> None:
         self.buffer, self.at, self.context, self.origin = buffer, at, context, at
+        self.numbers: dict[str, int] = {}  # the byte where each number begins
 
     def table(self, table: type[Table], path: str) -> Iterator[Cell]:
         values: dict[str, Any] = {}
@@ -83,7 +84,7 @@ class _Walk:
             case Texts(count, length):
                 return (yield from self._texts(name, length, values[count]))
             case Many(of, count):
-                return (yield from self._many(name, of, None if count is None else values[count]))
+                return (yield from self._many(name, of, count, None if count is None else values[count]))
             case Raw(size):
                 value = bytes(self._bytes(name, size, kind))
             case Chars(size):
@@ -110,6 +111,7 @@ class _Walk:
             self.context.order + number_code(code, self.context), self._bytes(name, size, f"a number of {size} bytes")
         )
         value = load(value) if load else value
+        self.numbers[name] = start
         yield Cell(start, size, name, value)
         return value
 
@@ -123,13 +125,14 @@ class _Walk:
             load = named(bits.enum)
             yield Cell(start, size, path + row.name, load(value) if load else value)
 
-    def _many(self, name: str, of: type[Table], times: int | None) -> Cells:
-        if times is not None:
+    def _many(self, name: str, of: type[Table], count: str | None, times: int | None) -> Cells:
+        if count is not None and times is not None:
             least, left = least_size(of.ROWS, self.context), len(self.buffer) - self.at
             if times < 0 or times * least > left:
-                raise WireError(
-                    name, self.at, f"{times} items of at least {least} bytes do not fit in the {left} bytes left"
-                )
+                table, dot, _ = name.rpartition(".")
+                counted = f"{table}{dot}{count}"
+                why = f"{times} items of at least {least} bytes do not fit in the {left} bytes left"
+                raise WireError(counted, self.numbers[counted], why)
         index = 0
         while self.at < len(self.buffer) if times is None else index < times:
             yield from self.table(of, f"{name}[{index}].")

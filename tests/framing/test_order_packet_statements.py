@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from app.codecs.mqtt import mqtt_envelope
-from app.codecs.sapdb.constants import FunctionCode, IoType, MessType, PartAttribute, PartKind, ValMode
+from app.codecs.sapdb.constants import DataType, FunctionCode, IoType, MessType, PartAttribute, PartKind, ValMode
 from app.codecs.sapdb.data_rows import encode_vardata
-from app.codecs.sapdb.packet import Part, new_part
-from app.codecs.sapdb.packet_records import PartHeader
+from app.codecs.sapdb.packet import Part, decode_packet, new_part
+from app.codecs.sapdb.packet_records import ParameterInfo, PartHeader
 from app.codecs.sapdb.parameter_values import encode_content
 from app.framing.order_packet import ORDER_PACKET
 from app.model.attachment import AttachmentState
@@ -258,7 +258,7 @@ def test_every_packet_of_the_vectors_is_read(name: str) -> None:
     ids=["no digits", "too large"],
 )
 def test_a_value_that_is_none_is_told_with_its_row_and_byte(tmp_path: Path, broken: str, at: int, why: str) -> None:
-    """Rows of several packets are read together; the byte is that of its own part."""
+    """Rows of several packets are read together; the byte is that of its own packet."""
     of = part(PartKind.PARSID, [STATEMENT])
     last = data(ROWS[6:], PartAttribute.LAST)
     size, value = len(last.buffer) // 4, bytes.fromhex(broken)
@@ -271,7 +271,56 @@ def test_a_value_that_is_none_is_told_with_its_row_and_byte(tmp_path: Path, brok
         receive(context, [sent])
         (record,) = records(context)
         assert record.state is AttachmentState.QUARANTINED
-        assert record.reason == f"row[7].value[0] at byte {size + at}: {why}"
+        begin = bytes(sent[1].body).index(buffer)
+        assert record.reason == f"row[7].value[0] at byte {begin + size + at}: {why}"
+        assert record.reason_code == "column-type"
+
+
+def column(data_type: int, length: int, value: str, frac: int = 0, **changes: int) -> PhysicalMessage:
+    """A packet of one row of one column, whose value has the undef byte 00."""
+    cell = b"\0" + bytes.fromhex(value)
+    info = ParameterInfo(2, IoType.OUTPUT, data_type, frac, length, **{"in_out_len": len(cell), "bufpos": 1} | changes)
+    first = part(
+        PartKind.SHORTINFO, [COLUMNS[0], dataclasses.replace(info, bufpos=info.bufpos + COLUMNS[0].in_out_len)]
+    )
+    rows = new_part(PartHeader(PartKind.DATA, 5, 1), b"\0\xc1\x10\0\0" + cell)
+    return packet(reply(part(PartKind.PARSID, [STATEMENT]), first, rows))
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "row", "at"),
+    [
+        (column(DataType.SMALLINT, 5, "c5327680"), "column-type", "row[0].value[1]", 5),
+        (column(DataType.SMALLINT, 5, "c1150000"), "column-type", "row[0].value[1]", 5),
+        (column(DataType.INTEGER, 10, "ca214748364800"), "column-type", "row[0].value[1]", 5),
+        (column(DataType.FIXED, 5, "c4100000", frac=2), "column-type", "row[0].value[1]", 5),
+        (column(DataType.BOOLEAN, 1, "02"), "column-type", "row[0].value[1]", 5),
+        (column(DataType.DATE, 10, b"2024-02-30".hex()), "column-type", "row[0].value[1]", 5),
+        (column(DataType.BOOLEAN, 1, "01", in_out_len=3), "bad-rows", "data", 0),
+        (column(DataType.BOOLEAN, 1, "01", bufpos=-1), "bad-column", "parameter[1].bufpos", 12 + 8),
+        (column(DataType.CHAR_BYTE, 9, "01"), "bad-column", "parameter[1].in_out_len", 12 + 6),
+    ],
+)
+def test_what_columns_and_rows_cannot_be_has_its_code_and_its_byte_of_the_packet(
+    tmp_path: Path, message: PhysicalMessage, code: str, row: str, at: int
+) -> None:
+    (segment,) = decode_packet(message.body).segments
+    begin = bytes(message.body).index(segment.parts[1 if code == "bad-column" else 2].buffer)
+    with service_context(tmp_path) as context:
+        receive(context, [[message]])
+        (record,) = records(context)
+        (entry,) = context.catalog.quarantined(None, None, None, 10).items
+    assert (record.reason_code, entry.code, entry.row) == (code, code, row)
+    assert entry.at in {begin + at, begin + at + 1}  # the value, or its undef byte
+
+
+@pytest.mark.parametrize("data_type", [14, 16, 17, 25, 39, 40, 255])
+def test_values_of_an_unknown_type_are_bytes_with_a_warning(tmp_path: Path, data_type: int) -> None:
+    with service_context(tmp_path) as context:
+        receive(context, [[column(data_type, 8, "0102")]])
+        (record,) = records(context)
+        assert stored(context, record.qualifier_2)["COLUMN_2"].to_pylist() == [b"\1\2"]
+    assert record.warnings == (f"column COLUMN_2 has the unknown type {data_type}: its values are kept as bytes",)
 
 
 def test_what_comes_for_a_statement_that_is_finished_counts_as_duplicate(tmp_path: Path) -> None:

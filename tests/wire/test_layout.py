@@ -187,7 +187,7 @@ class Counted(Layout):
 @pytest.mark.parametrize("count", [-1, -(1 << 31), 3, (1 << 31) - 1])
 def test_a_count_that_the_bytes_do_not_pay_for_fails_before_its_loop(count: int) -> None:
     body = count.to_bytes(4, "big", signed=True) + bytes(2 * 8)
-    with pytest.raises(WireError, match=rf"Counted.items at byte 4: {count} items of at least 8 bytes"):
+    with pytest.raises(WireError, match=rf"Counted.count at byte 0: {count} items of at least 8 bytes"):
         Counted.decode(body)
 
 

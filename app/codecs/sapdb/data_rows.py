@@ -24,12 +24,18 @@ from app.wire.kinds import Buffer
 _MOST_SHORT: Final = 245
 """The longest field that is written after a length of one byte; up to 249 bytes are read so."""
 
+_BUFPOS_AT: Final = ParameterInfo.SIZE - 4
+_IN_OUT_LEN_AT: Final = _BUFPOS_AT - 2
 _IGNORED, _LONG_LENGTH = 250, 255
 _MARKS: Final = {251: Undef.SPECIAL_NULL, 252: Undef.LONG_DEFAULT, 253: Undef.DEFAULT, 254: Undef.NULL}
 _MARKED: Final = {undef: mark for mark, undef in _MARKS.items()}
 
 Row = tuple[Value | None, ...]
 """The values of one row. None is a field of vardata that is to be ignored."""
+
+
+class RowsError(WireError):
+    """Rows that are not as many, or not as long, as their description says."""
 
 
 def columns(parameters: Sequence[ParameterInfo]) -> tuple[ParameterInfo, ...]:
@@ -42,35 +48,38 @@ def inputs(parameters: Sequence[ParameterInfo]) -> tuple[ParameterInfo, ...]:
     return tuple(each for each in parameters if each.io_type != IoType.OUTPUT)
 
 
-def row_size(parameters: Sequence[ParameterInfo]) -> int:
-    """Return the bytes of a row of a data part.
+def row_size(parameters: Sequence[ParameterInfo], numbers: Sequence[int] = ()) -> int:
+    """Return the bytes of a row of a data part. `numbers` are those of the parameters in their shortinfo part, if they
+    are not all of it. The byte of an error is one of that part.
 
     Raises WireError for places that no row can have, for two values in one place, and where an in/out length is too
     short for its length. A longer one loses no byte of a value.
     """
     end = 0
-    for number, each in sorted(enumerate(parameters), key=lambda some: some[1].bufpos):
+    numbered = zip(numbers or range(len(parameters)), parameters, strict=True)
+    for number, each in sorted(numbered, key=lambda some: some[1].bufpos):
+        at = number * ParameterInfo.SIZE
         if each.bufpos < 1 or each.in_out_len < 1:
             why = f"{each.in_out_len} bytes at position {each.bufpos} of a row"
-            raise WireError(f"parameter[{number}].bufpos", 0, why)
+            raise WireError(f"parameter[{number}].bufpos", at + _BUFPOS_AT, why)
         if each.bufpos <= end:
             why = f"position {each.bufpos} of a row, but the value before it ends at {end}"
-            raise WireError(f"parameter[{number}].bufpos", 0, why)
+            raise WireError(f"parameter[{number}].bufpos", at + _BUFPOS_AT, why)
         if each.in_out_len < (least := least_in_out_len(each)):
             why = f"{each.in_out_len}, but values of length {each.length} take {least} bytes"
-            raise WireError(f"parameter[{number}].in_out_len", 0, why)
+            raise WireError(f"parameter[{number}].in_out_len", at + _IN_OUT_LEN_AT, why)
         end = each.bufpos - 1 + each.in_out_len
     return end
 
 
 def check_rows(buffer: Buffer, parameters: Sequence[ParameterInfo], size: int, count: int) -> None:
-    """Raise WireError where a data part does not have the bytes of `count` rows of `size` bytes.
+    """Raise RowsError where a data part does not have the bytes of `count` rows of `size` bytes.
 
     Only LONG values may be after the rows.
     """
     has_longs = any(each.data_type in LONGS for each in parameters)
     if count < 0 or count * size > len(buffer) or (count * size < len(buffer) and not has_longs):
-        raise WireError("data", 0, f"{count} rows of {size} bytes in {len(buffer)}")
+        raise RowsError("data", 0, f"{count} rows of {size} bytes in {len(buffer)}")
 
 
 def decode_rows(buffer: Buffer, parameters: Sequence[ParameterInfo], count: int, manner: Manner) -> list[Row]:
@@ -111,15 +120,15 @@ def encode_rows(
 
 
 def vardata_fields(buffer: Buffer) -> Iterator[list[tuple[int, bytes | Undef | None]]]:
-    """Find the rows of a vardata part: each field with the byte where its bytes begin. Raises WireError."""
+    """Find the rows of a vardata part: each field with the byte where its bytes begin. Raises RowsError."""
     at = number = 0
     while at < len(buffer):
         if at + 2 > len(buffer):
-            raise WireError(f"row[{number}]", at, "a row without its number of fields")
+            raise RowsError(f"row[{number}]", at, "a row without its number of fields")
         count = int.from_bytes(buffer[at : at + 2], "big")
         at += 2
         if count > len(buffer) - at:
-            raise WireError(f"row[{number}]", at - 2, f"{count} fields in {len(buffer) - at} bytes")
+            raise RowsError(f"row[{number}]", at - 2, f"{count} fields in {len(buffer) - at} bytes")
         row = []
         for column in range(count):
             field, start, at = _field(buffer, at, f"row[{number}].value[{column}]")
@@ -131,7 +140,7 @@ def vardata_fields(buffer: Buffer) -> Iterator[list[tuple[int, bytes | Undef | N
 def _field(buffer: Buffer, at: int, row: str) -> tuple[bytes | Undef | None, int, int]:
     """Return a field, the place of its first byte, and the place after its last one."""
     if at >= len(buffer):
-        raise WireError(row, at, "a field without its length")
+        raise RowsError(row, at, "a field without its length")
     first, start = buffer[at], at + 1
     if first in _MARKS:
         return _MARKS[first], start, start
@@ -142,7 +151,7 @@ def _field(buffer: Buffer, at: int, row: str) -> tuple[bytes | Undef | None, int
         start += 2
         length = int.from_bytes(buffer[at + 1 : start], "big")
     if start + length > len(buffer):
-        raise WireError(row, at, f"{length} bytes, but {max(0, len(buffer) - start)} are left")
+        raise RowsError(row, at, f"{length} bytes, but {max(0, len(buffer) - start)} are left")
     return bytes(buffer[start : start + length]), start, start + length
 
 
@@ -152,7 +161,7 @@ def decode_vardata(buffer: Buffer, parameters: Sequence[Described], manner: Mann
     for number, fields in enumerate(vardata_fields(buffer)):
         if len(fields) != len(parameters):
             at = fields[0][0] if fields else 0
-            raise WireError(f"row[{number}]", at, f"{len(fields)} fields of {len(parameters)} parameters")
+            raise RowsError(f"row[{number}]", at, f"{len(fields)} fields of {len(parameters)} parameters")
         values = [
             decode_content(each.data_type, field, manner, f"row[{number}].value[{column}]", at)
             if isinstance(field, bytes)

@@ -8,7 +8,7 @@ from app.codecs.sas.correlid import KEY_SIZE, join
 from app.codecs.sas.dialect import ALL, Dialect, furthest, survey
 from app.codecs.sas.message_reader import INT_LIMIT, Fault, control_in, outside
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
-from app.wire import Layout, Many, Num, WireError, row
+from app.wire import Context, Layout, Many, Num, WireError, row
 from app.wire.kinds import Buffer
 
 
@@ -39,6 +39,12 @@ class AttachmentHeader(Layout):
     )
 
 
+class _UncountedHeader(AttachmentHeader):
+    """The same message, where its list goes to the end whatever the number says."""
+
+    attachments: Annotated[list[AttachmentEntry], Many(AttachmentEntry)] = row("the list of attachments")
+
+
 class Count(Layout):
     """The message with the number of sequenced messages of an attachment; the count message itself is not included."""
 
@@ -62,7 +68,7 @@ def read_header(
     found = found or survey(read, ALL & ~known, encoding=encoding, oddity=_oddity)
     if found is None:
         raise furthest(
-            lambda dialect: message_reader.explain(AttachmentHeader, body, dialect.context(charset), _fault),
+            lambda dialect: _explain(body, dialect.context(charset)),
             ALL,
             encoding=encoding,
             known=known,
@@ -75,6 +81,18 @@ def read_header(
         header.message_correlid,
         tuple(definition_of(entry, entry.correlid[:KEY_SIZE]) for entry in header.attachments),
     ), dialects
+
+
+def _explain(body: Buffer, context: Context) -> tuple[int, WireError]:
+    """Return how far a header could be read that is refused, and the error. A header in which nothing but the number of
+    attachments is wrong counts as read furthest."""
+    found = _UncountedHeader.attempt(body, 0, context)
+    if found is None or found[0].attachment_count == len(found[0].attachments):
+        return message_reader.explain(AttachmentHeader, body, context, _fault)
+    row = "AttachmentHeader.attachment_count"
+    cells = AttachmentHeader.cells(body, 0, context)
+    why = f"{found[0].attachment_count}, but the message has {len(found[0].attachments)} attachments"
+    return len(body) + 1, WireError(row, next(cell.at for cell in cells if cell.name == row), why)
 
 
 def definition_of(entry: AttachmentEntry, correl_id: bytes) -> AttachmentDefinition:

@@ -15,6 +15,7 @@ from app.codecs.rendezvous.constants import HEADER_SIZE, LONG_SIZE, MEDIUM_SIZE,
 from app.codecs.rendezvous.field_values import size_of
 from app.codecs.rendezvous.fields import message_end, places, whole_message_end
 from app.codecs.rendezvous.tibrv_message import Field, decode_field, encode_message
+from app.codecs.sas.message_reader import Fault
 from app.wire import Layout, Many, Num, Raw, Text, WireError
 from app.wire.kinds import Buffer, Kind, named
 
@@ -165,6 +166,7 @@ class FieldReader:
         """Take the fields of a layout's rows. The message may end before the last row, which has its default then, if
         it may be `without_last`."""
         values: dict[str, Any] = {}
+        first = self.at
         for name, kind, _ in layout.ROWS:
             if without_last and not self.left and name == layout.ROWS[-1][0]:
                 break
@@ -180,11 +182,22 @@ class FieldReader:
                     values[name] = self.text(row)
                 case Many(of, str(count)):
                     if not 0 <= values[count] * fields_of(of.ROWS) <= self.left:
-                        raise WireError(row, self.place(), f"{values[count]} entries in {self.left} fields")
+                        fault = count, f"{values[count]} entries in {self.left} fields"
+                        self.check(fault, layout, path, first)
                     values[name] = [self.table(of, f"{row}[{at}].") for at in range(values[count])]  # type: ignore[type-var]
                 case _:
                     raise TypeError(f"{row} is not a row of numbered fields: {kind}")
         return layout(**values)
+
+    def check(self, fault: Fault | None, layout: type[Layout], path: str, first: int) -> None:
+        """Raise WireError for a fault in a row of a layout whose fields begin with field `first`."""
+        if fault is None:
+            return
+        row, why = fault
+        names = [name for name, _, _ in layout.ROWS]
+        # The last of a row's fields has its value; the length of a text is before it.
+        number = fields_of(layout.ROWS[: names.index(row) + 1]) - 1
+        raise WireError(f"{path}{row}", self.fields[first + number].at, why)
 
     def end(self, row: str) -> None:
         """Make sure that all fields have been taken."""

@@ -158,7 +158,7 @@ def _foreign_key(reader: FieldReader, path: str) -> ForeignKeyConstraint:
     variables, names = _names(reader, path)
     total, fkdelt = reader.integer(f"{path}total_length"), reader.integer(f"{path}fkdelt")
     fkupd, length = reader.integer(f"{path}fkupd"), reader.integer(f"{path}pklng")
-    at = reader.place()
+    at = reader.place(-1)
     pkname, libref = reader.words(f"{path}pkname"), reader.words(f"{path}libref").rstrip()
     if length not in {len(pkname), len(pkname) + 1}:
         raise WireError(f"{path}pklng", at, f"{length} for a name of {len(pkname)} characters and one")

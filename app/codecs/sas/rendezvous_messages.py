@@ -15,11 +15,11 @@ import numpy as np
 from app.codecs.rendezvous.constants import HEADER_SIZE, WireType
 from app.codecs.rendezvous.fields import message_end
 from app.codecs.rendezvous.tibrv_message import is_message
-from app.codecs.sas.attachment_messages import AttachmentHeader, attachment_fault
+from app.codecs.sas.attachment_messages import AttachmentEntry, AttachmentHeader, attachment_fault
 from app.codecs.sas.constants import Int, MessageKind
 from app.codecs.sas.data_set_messages import DataSetDefinition, Variable, definition_fault, variable_fault
 from app.codecs.sas.file_messages import FileDescription
-from app.codecs.sas.message_reader import MESSAGE_LIMIT, Fault
+from app.codecs.sas.message_reader import MESSAGE_LIMIT
 from app.codecs.sas.numbered import (
     FieldReader,
     Value,
@@ -66,11 +66,6 @@ class RendezvousDefinition(DataSetDefinition):
     max_gen: Int = row("max_gen data set attribute", default=0)
 
 
-def _refuse(fault: Fault | None, at: int, name: str) -> None:
-    if fault is not None:
-        raise WireError(f"{name}.{fault[0]}", at, fault[1])
-
-
 # --- the header, the map and the last message -------------------------------------------------------------------------
 
 
@@ -79,8 +74,10 @@ def read_header(body: Buffer, charset: str = "latin-1") -> RendezvousHeader:
     reader = FieldReader(body, charset)
     header = reader.table(RendezvousHeader, "HDR.")
     reader.end("HDR")
+    first = fields_of(RendezvousHeader.ROWS)
     for index, attachment in enumerate(header.attachments):
-        _refuse(attachment_fault(attachment, f"attachments[{index}]."), reader.place(), "HDR")
+        reader.check(attachment_fault(attachment, ""), AttachmentEntry, f"HDR.attachments[{index}].", first)
+        first += fields_of(AttachmentEntry.ROWS)
     return header
 
 
@@ -91,7 +88,8 @@ def write_header(header: RendezvousHeader, charset: str = "latin-1") -> bytes:
         why = f"{len(header.attachments)} attachments, but the count says {header.attachment_count}"
         raise WireError("HDR.attachment_count", 0, why)
     for index, attachment in enumerate(header.attachments):
-        _refuse(attachment_fault(attachment, f"attachments[{index}]."), 0, "HDR")
+        if (fault := attachment_fault(attachment, f"HDR.attachments[{index}].")) is not None:
+            raise WireError(fault[0], 0, fault[1])
     return write_message("HDR", table_values(header, charset, "HDR."))
 
 
@@ -170,7 +168,7 @@ def read_definition(body: Buffer, charset: str = "latin-1") -> RendezvousDefinit
     reader = FieldReader(body, charset)
     definition = reader.table(RendezvousDefinition, "DAT.", without_last=True)
     reader.end("DAT")
-    _refuse(definition_fault(definition, strict=False), reader.place(), "DAT")
+    reader.check(definition_fault(definition, strict=False), RendezvousDefinition, "DAT.", 0)
     return definition
 
 
@@ -185,16 +183,17 @@ def read_variables(bodies: Sequence[Buffer], count: int, charset: str = "latin-1
     The number in each message counts its own variables, or all. Raises WireError.
     """
     found: list[Variable] = []
-    own: list[tuple[int, int]] = []
+    own: list[tuple[int, int, int]] = []
     for body in bodies:
-        stated, variables = _variables(FieldReader(body, charset))
-        own.append((stated, len(variables)))
+        reader = FieldReader(body, charset)
+        stated, variables = _variables(reader)
+        own.append((stated, len(variables), reader.fields[0].at))
         found += variables
     if len(found) != count:
         raise WireError("VAR", 0, f"{len(found)} variables instead of {count}")
-    if any(stated != here for stated, here in own) and any(stated != count for stated, _ in own):
-        stated, here = next(pair for pair in own if pair[0] != pair[1])
-        raise WireError("VAR.count", 0, f"{stated} variables by their number, and {here} in the message")
+    if any(stated != here for stated, here, _ in own) and any(stated != count for stated, _, _ in own):
+        stated, here, at = next(each for each in own if each[0] != each[1])
+        raise WireError("VAR.count", at, f"{stated} variables by their number, and {here} in the message")
     return tuple(found)
 
 
@@ -218,8 +217,9 @@ def _variables(reader: FieldReader) -> tuple[int, list[Variable]]:
             for index in range(entries):
                 path = f"VAR[{index}]."
                 _numbers(reader, path, numbers, MessageKind.VARIABLES, first="count" if numbers == 2 else "record")
+                first = reader.at
                 variable = reader.table(Variable, path)
-                _refuse(variable_fault("", variable, strict=False), reader.place(), path.rstrip("."))
+                reader.check(variable_fault("", variable, strict=False), Variable, path, first)
                 found.append(variable)
         except WireError as error:
             refusal = refusal or error

@@ -52,6 +52,11 @@ _PLAIN: Final[Mapping[int, pa.DataType]] = {
 }
 
 
+def is_unknown(data_type: int) -> bool:
+    """Return whether nothing says what the values of a type are. They are bytes then."""
+    return data_type not in NUMBERS | TEXTS | LONGS | BYTES and data_type not in _PLAIN
+
+
 def arrow_type(info: Described) -> pa.DataType:
     """Return the type of a column. Raises InvalidInputError for a number that cannot be."""
     if info.data_type in NUMBERS:

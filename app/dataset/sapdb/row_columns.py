@@ -107,23 +107,16 @@ def decode_parts(
     parameters: Sequence[ParameterInfo],
     manner: Manner,
     schema: pa.Schema,
-    first: int = 0,
 ) -> pa.RecordBatch:
     """Return the rows of several data parts (the buffer and its number of rows of each) as one batch.
 
-    `first` is the number of the first row. Raises WireError, with the byte in its part, and LongTimes.
+    Raises LongTimes, and WireError, which does not tell the part.
     """
     size = row_size(parameters)
-    try:
-        for buffer, count in parts:
-            check_rows(buffer, parameters, size, count)
-        joined = b"".join(buffer for buffer, _ in parts)
-        return decode(joined, parameters, sum(count for _, count in parts), manner, schema)
-    except WireError:
-        for buffer, count in parts:
-            decode(buffer, parameters, count, manner, schema, first=first)
-            first += count
-        raise
+    for buffer, count in parts:
+        check_rows(buffer, parameters, size, count)
+    joined = b"".join(buffer for buffer, _ in parts)
+    return decode(joined, parameters, sum(count for _, count in parts), manner, schema)
 
 
 def _column(

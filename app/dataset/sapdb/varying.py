@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.codecs.sapdb.constants import NUMBERS, DataType, Undef
-from app.codecs.sapdb.data_rows import encode_vardata, vardata_fields
+from app.codecs.sapdb.data_rows import RowsError, encode_vardata, vardata_fields
 from app.codecs.sapdb.parameter_values import BLANK, Described, Manner, decode_content, text_codec
 from app.dataset import sas_columns
 from app.dataset.conversion_error import located
@@ -44,7 +44,7 @@ def decode(
     for number, fields in enumerate(rows):
         if len(fields) != len(parameters):
             at = fields[0][0] if fields else 0
-            raise WireError(f"row[{first + number}]", at, f"{len(fields)} fields of {len(parameters)} parameters")
+            raise RowsError(f"row[{first + number}]", at, f"{len(fields)} fields of {len(parameters)} parameters")
     arrays = [
         _column([row[number] for row in rows], number, info, field.type, manner, long_name, first)
         for number, (info, field) in enumerate(zip(parameters, schema, strict=True))

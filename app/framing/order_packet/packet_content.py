@@ -1,13 +1,14 @@
 """The content of complete attachments, from the packets that brought it."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from app.codecs.sapdb.constants import LONGS, PartKind, ValMode
-from app.codecs.sapdb.data_rows import columns, inputs
+from app.codecs.sapdb.data_rows import RowsError, columns, inputs, row_size
 from app.codecs.sapdb.packet_records import LongDescriptor, ParameterInfo
 from app.codecs.sapdb.parameter_values import Described, Manner
 from app.codecs.sapdb.part_buffers import long_data
@@ -30,6 +31,7 @@ from app.framing.protocol import DataSetFacts, FileContent, Received, Span, Stor
 from app.model.errors import InvalidInputError
 from app.model.evidence import kept_warnings
 from app.model.records import AttachmentRecord
+from app.wire import WireError
 from app.wire.kinds import Buffer
 
 BATCH_BYTES: Final = 2 << 20
@@ -79,9 +81,11 @@ class _Table(NamedTuple):
 
 
 class _Some(NamedTuple):
-    """Rows of one segment: the number of the first one, the part that has them, and how it is written."""
+    """Rows of one segment: the number of the first one, the part that has them, the byte of the packet where that
+    begins, and how it is written."""
 
     first: int
+    at: int
     length: int
     buffer: Buffer
     manner: Manner
@@ -91,24 +95,7 @@ class _Some(NamedTuple):
 def data_set(record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
     """Store the table of a complete data set. Raises InvalidInputError and WireError."""
     doubts: dict[str, None] = {}
-    described, is_input = _described(record, received, doubts)
-    chosen = inputs(described.parameters) if is_input else columns(described.parameters)  # type: ignore[arg-type]
-    if not chosen:
-        raise InvalidInputError("no-columns", "shortinfo", -1, "none of the columns is one of the rows' direction")
-    if len(described.names) == len(chosen):
-        names = list(described.names)
-    elif len(described.names) == len(described.parameters):
-        named = zip(described.names, described.parameters, strict=True)
-        names = [name for name, each in named if any(each is one for one in chosen)]
-    else:
-        names = []
-        if described.names:
-            why = (
-                f"{len(described.names)} names of columns for {len(chosen)} columns: these are called by their numbers"
-            )
-            doubts[why] = None
-    called = {"sas.library": record.qualifier_1, "sas.member": record.qualifier_2}
-    table = _Table(tuple(chosen), column_types.schema(names, chosen, called))
+    table = _table(record, received, doubts)
     while True:
         try:
             count = store(table.schema, _batches(record, received, table, doubts))
@@ -119,8 +106,39 @@ def data_set(record: AttachmentRecord, received: Received, store: StoreTable) ->
             return DataSetFacts(count, len(table.parameters), warnings=kept_warnings(doubts))
 
 
-def _described(record: AttachmentRecord, received: Received, doubts: dict[str, None]) -> tuple[Description, bool]:
-    """Return the description of the columns, which the first part has, and whether the rows go to a kernel."""
+def _table(record: AttachmentRecord, received: Received, doubts: dict[str, None]) -> _Table:
+    """Return the columns that the rows have, and note what is in doubt of them."""
+    described, is_input, kind = _described(record, received, doubts)
+    chosen = inputs(described.parameters) if is_input else columns(described.parameters)  # type: ignore[arg-type]
+    if not chosen:
+        raise InvalidInputError("no-columns", "shortinfo", -1, "none of the columns is one of the rows' direction")
+    numbers = [number for number, each in enumerate(described.parameters) if any(each is one for one in chosen)]
+    if kind == PartKind.DATA:
+        try:
+            row_size(chosen, numbers)
+        except WireError as error:
+            raise InvalidInputError("bad-column", error.row, described.at + error.at, error.why) from error
+    names: list[str] = []
+    if len(described.names) == len(chosen):
+        names = list(described.names)
+    elif len(described.names) == len(described.parameters):
+        names = [described.names[number] for number in numbers]
+    elif described.names:
+        why = f"{len(described.names)} names of columns for {len(chosen)} columns: these are called by their numbers"
+        doubts[why] = None
+    called = {"sas.library": record.qualifier_1, "sas.member": record.qualifier_2}
+    schema = column_types.schema(names, chosen, called)
+    for name, each in zip(schema.names, chosen, strict=True):
+        if column_types.is_unknown(each.data_type):
+            doubts[f"column {name} has the unknown type {int(each.data_type)}: its values are kept as bytes"] = None
+    return _Table(tuple(chosen), schema)
+
+
+def _described(
+    record: AttachmentRecord, received: Received, doubts: dict[str, None]
+) -> tuple[Description, bool, int | None]:
+    """Return the description of the columns, which the first part has, whether the rows go to a kernel, and the kind of
+    part that the first ones are in."""
     first, second = islice(received.bodies([0, 1]), 2)
     segments = _segments(record, received, first, doubts)
     described = next((content for content in segments if is_description(content, rows_of(content))), None)
@@ -128,7 +146,7 @@ def _described(record: AttachmentRecord, received: Received, doubts: dict[str, N
         raise InvalidInputError("no-description", "shortinfo", -1, "the first packet does not describe the columns")
     for content in _segments(record, received, second, doubts):
         if (found := rows_of(content)) is not None:
-            return description_of(described), found.is_input
+            return description_of(described), found.is_input, content.row_kind()
     raise InvalidInputError("no-rows", "data", -1, "the second packet has no rows")
 
 
@@ -169,35 +187,38 @@ def _in_order(record: AttachmentRecord, received: Received, doubts: dict[str, No
                 "bad-group", "resultcount", -1, f"no packet brings the rows from row {expected + 1} on"
             )
         kind = content.row_kind()
-        buffer = b"" if kind is None else content.parts[kind].part.buffer
+        buffer, at = (b"", 0) if kind is None else (content.parts[kind].part.buffer, content.parts[kind].at)
         if not found.length and not buffer:
             continue
-        yield _Some(found.first, found.length, buffer, content.manner, kind == PartKind.VARDATA)
+        yield _Some(found.first, at, found.length, buffer, content.manner, kind == PartKind.VARDATA)
         expected += found.length
 
 
 def _decoded(held: Sequence[_Some], table: _Table) -> pa.RecordBatch:
-    some = held[0]
-    if some.is_varying:
-        batch = varying.decode(
-            some.buffer, table.parameters, some.manner, table.schema, _long_names(some, table), some.first
-        )
-        if batch.num_rows != some.length:
-            why = f"{batch.num_rows} rows, but the part says {some.length}"
-            raise InvalidInputError("bad-rows", "vardata", -1, why)
-        return batch
-    parameters: Sequence[ParameterInfo] = table.parameters  # type: ignore[assignment]
-    if not table.has_longs:
-        return data_rows.decode_parts(
-            [(each.buffer, each.length) for each in held], parameters, some.manner, table.schema, some.first
-        )
-    batches = [
-        data_rows.decode(
-            each.buffer, parameters, each.length, each.manner, table.schema, _long_names(each, table), each.first
-        )
-        for each in held
-    ]
+    if len(held) > 1 and not table.has_longs:
+        parts = [(each.buffer, each.length) for each in held]
+        parameters: Sequence[ParameterInfo] = table.parameters  # type: ignore[assignment]
+        with suppress(WireError):  # read by itself, a part tells what is wrong with it
+            return data_rows.decode_parts(parts, parameters, held[0].manner, table.schema)
+    batches = [_decoded_alone(each, table) for each in held]
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0] if len(batches) > 1 else batches[0]
+
+
+def _decoded_alone(some: _Some, table: _Table) -> pa.RecordBatch:
+    """Return the rows of one segment. Raises InvalidInputError with the byte of the packet."""
+    names = _long_names(some, table)
+    try:
+        if not some.is_varying:
+            parameters: Sequence[ParameterInfo] = table.parameters  # type: ignore[assignment]
+            return data_rows.decode(some.buffer, parameters, some.length, some.manner, table.schema, names, some.first)
+        batch = varying.decode(some.buffer, table.parameters, some.manner, table.schema, names, some.first)
+    except WireError as error:
+        code = "bad-rows" if isinstance(error, RowsError) else "column-type"
+        raise InvalidInputError(code, error.row, some.at + error.at, error.why) from error
+    if batch.num_rows != some.length:
+        why = f"{batch.num_rows} rows, but the part says {some.length}"
+        raise InvalidInputError("bad-rows", "vardata", some.at, why)
+    return batch
 
 
 def _long_names(some: _Some, table: _Table) -> data_rows.LongName:

@@ -135,10 +135,11 @@ class SegmentContent(NamedTuple):
 
 
 class Description(NamedTuple):
-    """The columns of a statement: their names, and their parameters."""
+    """The columns of a statement: their names, their parameters, and the byte of the packet where these begin."""
 
     names: tuple[str, ...]
     parameters: tuple[Described, ...]
+    at: int
 
 
 class RowRange(NamedTuple):
@@ -305,7 +306,7 @@ def description_of(content: SegmentContent) -> Description:
     kind = content.first_of(_DESCRIBING)
     parameters = tuple(content.held(kind)) if kind is not None else ()
     names = content.held(PartKind.COLUMNNAMES) if PartKind.COLUMNNAMES in content.parts else ()
-    return Description(tuple(names), parameters)
+    return Description(tuple(names), parameters, 0 if kind is None else content.parts[kind].at)
 
 
 def rows_of(content: SegmentContent) -> RowRange | None:

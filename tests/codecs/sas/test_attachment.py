@@ -44,9 +44,14 @@ def test_a_header_of_no_attachments_has_the_byte_order_that_makes_its_type_small
 
 @pytest.mark.parametrize("count", [0, 2, 1000, (1 << 31) - 1, -1, -(1 << 31)])
 def test_a_wrong_number_of_attachments(count: int) -> None:
-    body = write_header(HEADER, Dialect())
-    with pytest.raises(WireError, match=r"AttachmentHeader"):
-        read_header(body[:76] + count.to_bytes(4, "big", signed=True) + body[80:])
+    """Blank identifiers, as most senders have them, read as well with a `long` of 8 bytes."""
+    header = replace(HEADER, original_msg_type=0, original_correl_id=bytes(24))
+    for order, encoding in (("big", 273), ("little", 546)):
+        body = write_header(header, Dialect.parse(f"{order}-4-excluded-packed"))
+        wrong = count.to_bytes(4, order, signed=True)  # type: ignore[arg-type]
+        with pytest.raises(WireError, match=f"{count}, but the message has 1 attachments") as raised:
+            read_header(body[:76] + wrong + body[80:], encoding=encoding)
+        assert (raised.value.row, raised.value.at) == ("AttachmentHeader.attachment_count", 76)
 
 
 @pytest.mark.parametrize("length", [-1, 7, 9, (1 << 31) - 1, -(1 << 31)])

@@ -325,6 +325,34 @@ def test_what_the_specification_does_not_allow_is_refused(fault: str) -> None:
     assert raised.value.row
 
 
+WRONG_FIELDS = {
+    "HDR.attachment_count": ("HDR", header_fields(), 4),
+    "HDR.attachments[0].type": ("HDR", header_fields(), 5),
+    "HDR.attachments[1].type": ("HDR", header_fields(), 15),
+    "DAT.type": ("DAT", definition_fields(), 0),
+    "DAT.observations": ("DAT", definition_fields(), 6),
+    "DAT.variables": ("DAT", definition_fields(), 7),
+    "DAT.obs_length": ("DAT", definition_fields(), 8),
+    "DAT.sort_variables": ("DAT", definition_fields(), 14),
+    "VAR.count": ("VAR", [i32(2), i32(2), *variable_fields(NAME), i32(2), *variable_fields(AGE)], 0),
+    **{
+        f"VAR[1].{name}": ("VAR", [i32(2), i32(2), *variable_fields(NAME), i32(2), *variable_fields(AGE)], number)
+        for number, name in enumerate(
+            ["length", "format_length", "format_decimal", "informat_length", "informat_decimal"], 27
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("row", WRONG_FIELDS)
+def test_a_number_out_of_range_is_named_with_the_byte_of_its_own_field(row: str) -> None:
+    name, fields, number = WRONG_FIELDS[row]
+    body = message(name, [*fields[:number], i32(-2), *fields[number + 1 :]])
+    with pytest.raises(WireError) as raised:
+        READERS[name](body)
+    assert (raised.value.row, raised.value.at) == (row, [at for at, _ in fields_in(body)][number])
+
+
 @pytest.mark.parametrize("number", [1, 3])
 def test_identifiers_have_no_gap_and_none_twice(number: int) -> None:
     second = b"FDC\0\0"
