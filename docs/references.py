@@ -68,7 +68,7 @@ QUARANTINED_MESSAGES: dict[str, str] = {
 QUARANTINED_ATTACHMENTS: dict[str, str] = {
     "aborted": "deleted because its sender gave it up before it was complete",
     "bad-checksum": "a file that has not the checksum that its sender says",
-    "bad-column": "a column of an order packet that no rows have: by its number of digits, its length, or its place in a row",
+    "bad-column": "a column of an order packet that rows cannot have: its digits, its length, or its place in a row",
     "bad-content": "parts that cannot be decoded in any dialect: also variables of another number than announced",
     "bad-group": "segments that overlap or leave a gap; packets of a result set that do not follow each other",
     "bad-rows": "rows of an order packet that do not fit their columns",

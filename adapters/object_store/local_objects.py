@@ -13,6 +13,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from errno import ENOSPC
 from pathlib import Path
 from secrets import token_hex
 from stat import S_ISREG
@@ -39,6 +40,10 @@ CACHED_BYTES = 16 << 20
 virtual machine fresh memory costs more than the writing."""
 AHEAD = 4 << 20
 """The number of bytes that the system is asked to read in advance."""
+
+KEPT_BYTES, KEPT_PART = 16 << 20, 20
+"""The free space that is left, or the twentieth part of a smaller disk: without any, a catalog on this disk could not
+even record what is deleted."""
 
 FLUSH_FILE_SYSTEM_FROM = 32
 """The number of objects from which on their whole file system is flushed, instead of each file."""
@@ -194,6 +199,7 @@ class PartialFile:
                 self._flush()
 
     def _flush(self) -> None:
+        _require_room(self.path)
         self._file.flush()
         os.fdatasync(self._file.fileno())
         self._flushed = self._size
@@ -295,7 +301,15 @@ def _flush(path: str) -> None:
         os.close(descriptor)
 
 
+def _require_room(place: Path) -> None:
+    """Raise OSError, as a full disk does, if its last free space would be taken."""
+    status = os.statvfs(place)
+    if status.f_bavail < min(KEPT_BYTES // status.f_frsize, status.f_blocks // KEPT_PART):
+        raise OSError(ENOSPC, f"{status.f_bavail * status.f_frsize} bytes are free, which are kept for the catalog")
+
+
 def _new_locked_file(folder: Path) -> tuple[Path, BinaryIO]:
+    _require_room(folder)
     while True:
         path = folder / token_hex(16)
         file = path.open("xb", buffering=BUFFER)

@@ -210,7 +210,6 @@ def test_a_replayed_message_is_journalled_anew(start: Start, monkeypatch: pytest
     (again,) = landing.catalog.quarantined(None, "kept", None, 9).items
     assert again.position > kept.position
     monkeypatch.setattr(landing.context.journal, "free_bytes", lambda: -1)
-    monkeypatch.setattr("app.service.receiving.journal_writer.ROOM_CHECK_SECONDS", 0)
     monkeypatch.setattr("app.service.receiving.intake.REPLAY_SECONDS", 0.1)
     for _ in range(2):
         with pytest.raises(JournalFull):

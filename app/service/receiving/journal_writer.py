@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Lock
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import NamedTuple, TypeVar
 
 from app.model.errors import GatewayError, JournalTaken
@@ -22,7 +22,6 @@ from app.service.receiving.backlog import Backlog, BacklogBatch, BacklogEntry
 LARGEST_APPEND = 64 << 20
 """The most bytes of messages in one call of the journal. A batch's properties are one column of texts, which may hold 2
 GiB."""
-ROOM_CHECK_SECONDS = 0.5
 RETRY_SECONDS = 0.5
 
 T = TypeVar("T")
@@ -65,7 +64,6 @@ class JournalWriter:
         self._learned: dict[str, dict[str, str]] = {}
         """What has been learnt of sources and is not in the catalog yet."""
         self._saving, self._learning = Lock(), Recurring(log, "learning")
-        self._room_checked = 0.0
 
     def run(self) -> None:
         """Write until the backlog is stopped, and then what is left in it."""
@@ -190,13 +188,9 @@ class JournalWriter:
 
     def _begun(self, piece: _Piece) -> _Append | None:
         """Begin to write messages. Return None if there is no room for them, or if the journal cannot be written."""
-        now = monotonic()
-        if self._backlog.holding is not None or now - self._room_checked >= ROOM_CHECK_SECONDS:
-            self._room_checked = now
-            if (free := self._journal.free_bytes()) < self._free_bytes:
-                why = f"{free} bytes are free for the journal, limits.free_bytes asks for {self._free_bytes}"
-                self._backlog.hold(why)
-                return None
+        if (free := self._journal.free_bytes()) < self._free_bytes:
+            self._backlog.hold(f"{free} bytes are free for the journal, limits.free_bytes asks for {self._free_bytes}")
+            return None
         begun_at = perf_counter()
         await_durable = self._attempt(partial(self._journal.begin_append, *piece))
         return None if await_durable is None else _Append(piece.messages, await_durable, begun_at)
