@@ -69,6 +69,7 @@ SEARCHES: list[Callable[[SqlCatalog], object]] = [
     lambda catalog: catalog.messages_by_correl_id("quay", [bytes(16), b"x" * 16]),
     lambda catalog: catalog.part_runs("a1"),
     lambda catalog: catalog.unsettled_attachments(5, 5),
+    lambda catalog: catalog.unsettled_attachments(5, 5, latest=9),
     lambda catalog: catalog.complete_attachments(),
     lambda catalog: catalog.attachments(AttachmentFilter(), "MTI6", 5),
     lambda catalog: catalog.attachments(AttachmentFilter(state=AttachmentState.FINISHED), "MTI6", 5),

@@ -168,6 +168,16 @@ def test_a_source_that_cannot_receive_asks_nobody(place: Place) -> None:
     assert len(place.receiver.sent) == 1
 
 
+def test_a_clock_that_was_ahead_puts_off_no_further_request(place: Place) -> None:
+    place.clock.leap(365 * 86_400)
+    place.take(RATE, {3})
+    place.wait(SETTLING_SECONDS + AFTER + 5)
+    place.clock.leap(-365 * 86_400)
+    assert len(place.receiver.sent) == RATE
+    place.wait(120)
+    assert len(place.receiver.sent) == 2 * RATE
+
+
 def test_a_process_whose_turn_is_over_asks_nobody(place: Place) -> None:
     place.take(1, {3})
     place.wait(SETTLING_SECONDS + AFTER - 5)

@@ -118,6 +118,17 @@ def test_what_is_refused_for_now_comes_again_with_longer_pauses_and_is_left_in_t
     assert (place.total("busy"), place.total("sent")) == (2, 3)
 
 
+def test_a_clock_that_was_ahead_does_not_put_off_what_is_sent_again(place: Place) -> None:
+    place.receiver.full.add("full")
+    place.clock.leap(365 * 86_400)
+    place.finish("full")
+    place.wait(1)
+    place.clock.leap(-365 * 86_400)
+    place.receiver.full.clear()
+    place.wait(10)
+    assert place.total("sent") == 1
+
+
 def test_many_to_a_full_queue_leave_half_of_the_rate_to_others_and_come_when_there_is_room(place: Place) -> None:
     place.receiver.full.add("full")
     place.finish(*["full"] * (2 * RATE))

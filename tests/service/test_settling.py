@@ -73,6 +73,19 @@ def test_a_hundred_whose_segment_is_missing_do_not_stop_the_next(
         assert over["failures"] == 250
 
 
+def test_what_a_clock_finished_that_was_ahead_is_settled(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with service_context(tmp_path, clock) as context:
+        clock.leap(365 * 86_400)
+        ahead = finished(context, 1, in_the_journal(context))
+        settler = Settler(context)
+        settler.settle()
+        assert storage(context, ahead) == "journal"
+        clock.leap(-365 * 86_400)
+        settler.settle()
+        assert storage(context, ahead) == "store"
+
+
 def test_one_that_fails_is_tried_again_later_and_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr("app.service.content.retries.monotonic", lambda: now)
@@ -196,7 +209,7 @@ def test_what_was_copied_or_deleted_meanwhile_is_not_damaged(tmp_path: Path, mon
         context.catalog.set_state([deleted], AttachmentState.DELETED)
         late = Settler(context)
         pages = iter([before])
-        monkeypatch.setattr(context.catalog, "unsettled_attachments", lambda *_: next(pages))
+        monkeypatch.setattr(context.catalog, "unsettled_attachments", lambda *_, **__: next(pages))
         late.settle()
         assert storage(context, copied) == "store"
         assert late.check() == {"ok": True, "failing": 0, "error": None}

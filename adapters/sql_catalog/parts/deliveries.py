@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Select, Update, and_, func, or_, select, upda
 
 from adapters.sql_catalog.listing_pages import Listing, Search, among_places, between, equal, fetch_page
 from adapters.sql_catalog.parts.missing_parts import keys_of
-from adapters.sql_catalog.parts.part import CatalogPart, ends_in, log_events, now_of
+from adapters.sql_catalog.parts.part import CatalogPart, ends_in, is_past, log_events, now_of
 from adapters.sql_catalog.schema.catalog_tables import IS_OPEN, IS_OVER, deliveries, sent_attachments
 from adapters.sql_catalog.schema.record_rows import ENDED, delivery_record, delivery_values
 from app.model.attachment import DeliveryState
@@ -83,7 +83,7 @@ class DeliveriesPart(CatalogPart):
         if sending.ordered:
             oldest = select(deliveries.c.id).where(to_destination).order_by(*order).limit(1)
             candidates = select(deliveries).where(deliveries.c.id == oldest.scalar_subquery())
-        due = candidates.where(at <= now if latest is None else or_(at <= now, at > latest)).order_by(*order).limit(1)
+        due = candidates.where(is_past(at, now, latest)).order_by(*order).limit(1)
 
         def free(connection: Connection) -> Select[Any]:
             if sending.is_alone:

@@ -6,7 +6,7 @@ from sqlalchemy import BigInteger, bindparam, exists, func, literal_column, sele
 
 from adapters.sql_catalog.bulk_rows import BulkStatement
 from adapters.sql_catalog.parts.closing import finish, forget_pieces, place_content, states
-from adapters.sql_catalog.parts.part import CatalogPart, Lookup, among, chunks, log_events
+from adapters.sql_catalog.parts.part import CatalogPart, Lookup, among, chunks, is_past, log_events
 from adapters.sql_catalog.schema import catalog_tables
 from adapters.sql_catalog.schema.bounded_types import AnyText, Octets
 from adapters.sql_catalog.schema.catalog_tables import IS_INCOMPLETE
@@ -87,11 +87,11 @@ class FinishingPart(CatalogPart):
         return self._all(complete, attachment_record)
 
     def unsettled_attachments(
-        self, finished_before: int, limit: int, after: AttachmentRecord | None = None
+        self, finished_before: int, limit: int, after: AttachmentRecord | None = None, latest: int | None = None
     ) -> list[AttachmentRecord]:
         order = (_attachments.c.finished_at, _attachments.c.id)
         unsettled = select(_attachments).where(
-            catalog_tables.IS_UNSETTLED, _attachments.c.finished_at < finished_before
+            catalog_tables.IS_UNSETTLED, is_past(_attachments.c.finished_at, finished_before - 1, latest)
         )
         if after is not None:
             unsettled = unsettled.where(tuple_(*order) > (after.finished_at, after.id))

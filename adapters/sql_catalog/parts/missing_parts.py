@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import and_, func, or_, select, update
 
-from adapters.sql_catalog.parts.part import CatalogPart, log_events
+from adapters.sql_catalog.parts.part import CatalogPart, is_past, log_events
 from adapters.sql_catalog.schema.catalog_tables import (
     IS_ASKED,
     attachments,
@@ -28,10 +28,11 @@ class MissingPartsPart(CatalogPart):
     """`app.ports.catalog.missing_parts` over SQL."""
 
     def attachments_to_ask(
-        self, source: str, last_position: int, now: int, limit: int
+        self, source: str, last_position: int, now: int, limit: int, latest: int | None = None
     ) -> list[tuple[AttachmentRecord, int]]:
         last, asked = attachments.c.last_position, missing_requests.c
         requests = func.coalesce(asked.requests, 0)
+        is_due = is_past(asked.next_at, now, latest)
         found = (
             select(attachments, requests.label("requests"))
             .outerjoin(missing_requests, asked.attachment_id == attachments.c.id)
@@ -39,7 +40,7 @@ class MissingPartsPart(CatalogPart):
                 can(Input.SILENCE),
                 attachments.c.source == source,
                 last <= last_position,
-                or_(asked.attachment_id.is_(None), asked.next_at <= now),
+                or_(asked.attachment_id.is_(None), is_due),
             )
             .order_by(requests, last, attachments.c.id)
             .limit(limit)
@@ -48,8 +49,8 @@ class MissingPartsPart(CatalogPart):
             rows = connection.execute(found).all()
         return [(attachment_record(row), row.requests) for row in rows]
 
-    def requests_since(self, source: str, asked_at: int) -> int:
-        which = missing_requests.c.source == source, missing_requests.c.asked_at >= asked_at
+    def requests_between(self, source: str, first: int, last: int) -> int:
+        which = missing_requests.c.source == source, missing_requests.c.asked_at.between(first, last)
         with self._database.read() as connection:
             return connection.scalar(select(func.count()).select_from(missing_requests).where(*which)) or 0
 

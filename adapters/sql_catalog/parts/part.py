@@ -19,6 +19,7 @@ from sqlalchemy import (
     insert,
     literal,
     literal_column,
+    or_,
     select,
     update,
 )
@@ -66,6 +67,11 @@ class CatalogPart:
         """Run one statement in a transaction of its own. Return how many rows it changed."""
         with self._database.write(durable=durable) as connection:
             return connection.execute(statement).rowcount
+
+
+def is_past(at: ColumnElement[int], now: int, latest: int | None) -> ColumnElement[bool]:
+    """Return the condition that a time is not after `now`, or is after `latest`: a clock that was ahead told it."""
+    return at <= now if latest is None else or_(at <= now, at > latest)
 
 
 def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Text, and_, bindparam, cast, delete, func, insert, select, update
 
 from adapters.sql_catalog.bulk_rows import BulkStatement
-from adapters.sql_catalog.parts.part import CatalogPart, among, chunks, log_events
+from adapters.sql_catalog.parts.part import CatalogPart, among, chunks, is_past, log_events
 from adapters.sql_catalog.schema import catalog_tables
 from adapters.sql_catalog.schema.catalog_tables import (
     receipt_heads,
@@ -178,11 +178,13 @@ class ReceiptsPart(CatalogPart):
             if later:
                 connection.execute(insert(receipt_retries), later)
 
-    def receipts_to_retry(self, source: str, now: int, limit: int) -> list[tuple[KeptStatement, int]]:
+    def receipts_to_retry(
+        self, source: str, now: int, limit: int, latest: int | None = None
+    ) -> list[tuple[KeptStatement, int]]:
         due = (
             select(receipt_statements, receipt_retries.c.refusals)
             .join(receipt_retries, receipt_retries.c.place == receipt_statements.c.number)
-            .where(receipt_retries.c.source == source, receipt_retries.c.next_at <= now)
+            .where(receipt_retries.c.source == source, is_past(receipt_retries.c.next_at, now, latest))
             .order_by(receipt_retries.c.next_at, receipt_retries.c.place)
             .limit(limit)
         )

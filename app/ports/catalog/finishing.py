@@ -27,10 +27,10 @@ class FinishingCatalog(Protocol):
         extents and part runs. Returns the attachments that were still there; the others were deleted meanwhile."""
 
     def unsettled_attachments(
-        self, finished_before: int, limit: int, after: AttachmentRecord | None = None
+        self, finished_before: int, limit: int, after: AttachmentRecord | None = None, latest: int | None = None
     ) -> list[AttachmentRecord]:
         """Return finished attachments whose content is still read from the journal, oldest first, or those after one
-        of them."""
+        of them. With `latest`, return those too that were finished later, by a clock that was ahead."""
 
     def mark_damaged(self, attachment_id: str, reason: str | None, events: Sequence[NewEvent] = ()) -> bool:
         """Record that the content of a finished attachment cannot be served as received (reason code

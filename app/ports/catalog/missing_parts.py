@@ -37,14 +37,14 @@ class MissingPartsCatalog(Protocol):
     """Requests for missing parts. The journal does not have them: a catalog that is rebuilt knows none."""
 
     def attachments_to_ask(
-        self, source: str, last_position: int, now: int, limit: int
+        self, source: str, last_position: int, now: int, limit: int, latest: int | None = None
     ) -> list[tuple[AttachmentRecord, int]]:
         """Return attachments being received of a source that got nothing after a packed position, each with the number
         of earlier requests: those with the fewest first, and of these the stalest. Leave out those that are not to be
-        asked for now."""
+        asked for now. One planned for later than `latest` is not left out: a clock that was ahead has put it off."""
 
-    def requests_since(self, source: str, asked_at: int) -> int:
-        """Return how many attachments of a source were asked for at this time or later."""
+    def requests_between(self, source: str, first: int, last: int) -> int:
+        """Return how many attachments of a source were asked for from one time to another, both included."""
 
     def record_requests(self, requests: Sequence[MissingRequest], events: Sequence[NewEvent]) -> None:
         """Record requests that are about to be sent, with their events. It is durable on return."""

@@ -72,9 +72,12 @@ class ReceiptCatalog(Protocol):
         before it, which are sent again later; None for those that are not sent again any more. All or nothing, and
         durable on return."""
 
-    def receipts_to_retry(self, source: str, now: int, limit: int) -> list[tuple[KeptStatement, int]]:
+    def receipts_to_retry(
+        self, source: str, now: int, limit: int, latest: int | None = None
+    ) -> list[tuple[KeptStatement, int]]:
         """Return the statements whose receipts are due to be sent again (µs since 1970), those first that waited
-        longest, each with the number of its refusals."""
+        longest, each with the number of its refusals. One planned for later than `latest` is due too: a clock that was
+        ahead has put it off."""
 
     def receipt_tile(self, level: int, number: int) -> bytes:
         """Return the hashes of a tile; none if there is no such tile."""

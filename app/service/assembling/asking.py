@@ -111,10 +111,11 @@ class Askers:
     def _ask_at(self, name: str, source: Source, position: int, catalog: Catalog) -> None:
         """Ask for the attachments of a source that got nothing after a packed position, as far as the rate allows."""
         now = self._context.clock.now()
-        room = min(source.request_missing_rate - catalog.requests_since(name, now - MINUTE), AT_ONCE)
+        room = min(source.request_missing_rate - catalog.requests_between(name, now - MINUTE, now), AT_ONCE)
         if room <= 0:
             return
-        silent = catalog.attachments_to_ask(name, position, now, room)
+        latest = now + _pause(source, source.request_missing_most)
+        silent = catalog.attachments_to_ask(name, position, now, room, latest)
         if len(silent) < room:
             self._due[name] = self._context.clock.monotonic() + _after(source) / MARKS / 1e6
         if not silent:
@@ -129,8 +130,7 @@ class Askers:
             message = messages.get(record.first_position)
             each = Asking(record, asked, message, None if message is None else self._paths.to_sender(name, message))
             is_last = asked.request >= source.request_missing_most
-            pause = max(_after(source), MINUTE) << min(asked.request - 1, 20)
-            due, document = None if is_last else now + pause, write_document(asked)
+            due, document = None if is_last else now + _pause(source, asked.request), write_document(asked)
             recorded.append(
                 MissingRequest(record.id, name, asked.request, now, due, each.address, document, record.parts_received)
             )
@@ -165,3 +165,8 @@ class Askers:
 def _after(source: Source) -> int:
     assert source.request_missing_after is not None
     return microseconds(source.request_missing_after)
+
+
+def _pause(source: Source, request: int) -> int:
+    """Return the pause behind a request, in µs. It doubles with each one."""
+    return max(_after(source), MINUTE) << min(request - 1, 20)

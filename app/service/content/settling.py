@@ -57,11 +57,12 @@ class Settler:
         return {"ok": self._fault.error is None, "failing": len(self._retries), "error": self._fault.error}
 
     def _pages(self) -> Iterator[list[AttachmentRecord]]:
-        before = self._context.clock.now() - microseconds(self._context.settings.content.settle_after)
+        now = self._context.clock.now()
+        before = now - microseconds(self._context.settings.content.settle_after)
         last: AttachmentRecord | None = None
         seen: set[str] = set()
         while not self._stop.is_set():
-            page = self._context.catalog.unsettled_attachments(before, AT_ONCE, last)
+            page = self._context.catalog.unsettled_attachments(before, AT_ONCE, last, latest=now)
             if page:
                 yield page
             seen.update(record.id for record in page if record.id in self._retries)

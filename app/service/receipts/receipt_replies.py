@@ -127,7 +127,8 @@ class ReceiptReplies:
         """Send those again that were refused for now, if it is time: they take at most half of the rate."""
         now = self._context.clock.monotonic()
         most = min(AT_ONCE, self._rates[source].room(now), self._retry_rates[source].room(now))
-        due = catalog.receipts_to_retry(source, self._context.clock.now(), most)
+        wall = self._context.clock.now()
+        due = catalog.receipts_to_retry(source, wall, most, wall + int(LONGEST_PAUSE * 1_000_000))
         if not due:
             return
         receipts = [_Statement(kept, json.loads(kept.statement), refusals) for kept, refusals in due]

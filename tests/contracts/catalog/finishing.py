@@ -332,6 +332,7 @@ class Finishing:
             catalog.finish([finished(number, storage=storage, finished_at=10 - number)], [])
         assert [record.id for record in catalog.unsettled_attachments(10, 9)] == ["a3", "a1"]
         assert [record.id for record in catalog.unsettled_attachments(11, 2)] == ["a3", "a1"]
+        assert [record.id for record in catalog.unsettled_attachments(9, 9, latest=9)] == ["a3", "a0"]
         first, second, last = catalog.unsettled_attachments(11, 9)
         assert catalog.unsettled_attachments(11, 1, first) == [second]
         assert catalog.unsettled_attachments(11, 9, first) == [second, last]

@@ -38,6 +38,8 @@ class MissingParts:
         catalog.record_requests([request(13, requests=2, next_at=400)], [])
         assert to_ask(catalog, 399) == [("a11", 0), ("a10", 0)]
         assert to_ask(catalog, 400, position=47) == [("a13", 2)]
+        assert [each.id for each, _ in catalog.attachments_to_ask("quay", 47, 150, 9, 399)] == ["a13"]
+        assert catalog.attachments_to_ask("quay", 47, 150, 9, 400) == []
 
     def test_a_request_is_recorded_with_its_event_and_goes_with_its_attachment(self, catalog: Catalog) -> None:
         keep(catalog, attachment(1), attachment(2, State.DELETED))
@@ -45,8 +47,9 @@ class MissingParts:
         catalog.record_requests([request(1), request(2, address=None, asked_at=99)], [event])
         assert catalog.missing_request("a1") == request(1)
         assert [each[1:] for each in catalog.events_after(0, 9)] == [event]
-        assert [catalog.requests_since("quay", at) for at in (99, 100, 101)] == [2, 1, 0]
-        assert catalog.requests_since("dock", 0) == 0
+        assert [catalog.requests_between("quay", at, 100) for at in (99, 100, 101)] == [2, 1, 0]
+        assert [catalog.requests_between("quay", 0, at) for at in (98, 99)] == [0, 1]
+        assert catalog.requests_between("dock", 0, 100) == 0
         catalog.end_requests("quay", [(attachment(1).correl_id, "deleted"), (b"\0" * 16, "nothing of it is known")])
         assert catalog.missing_request("a1") == request(1, next_at=None, ended="deleted")
         assert to_ask(catalog, 1 << 40) == []

@@ -142,5 +142,6 @@ class Receipts:
         assert catalog.receipts_to_retry("orders", 50, 9) == [(first, 1), (second, 1)]
         assert catalog.receipts_to_retry("orders", 50, 1) == [(first, 1)]
         assert catalog.receipts_to_retry("other", 50, 9) == []
+        assert catalog.receipts_to_retry("orders", 10, 9, 49) == [(second, 1), (KeptStatement(2, "a1", b"{3}"), 1)]
         catalog.save_receipts_replied("orders", 3, {0: None, 1: ReceiptRetry(2, 90)})
         assert [refusals for _, refusals in catalog.receipts_to_retry("orders", 90, 9)] == [1, 2]
