@@ -290,7 +290,8 @@ _CODES_OF_ATTACHMENTS = """
 ## Attachments
 
 An attachment that is quarantined or expired, that retention has deleted, or whose content was damaged, has a `reason`
-with one of these codes and a text.
+with one of these codes and a text. A text that begins with `part` and a number tells which of its parts shows the
+fault, in the order of the content. The entry among the messages is of that part.
 
 """
 

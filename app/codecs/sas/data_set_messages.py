@@ -145,7 +145,7 @@ def read_variables(
     least = count * least_size(Variable.ROWS, Context(nul="absent"))
     total = sum(map(len, bodies)) - TYPE_SIZE * len(bodies)
     if not 0 <= least <= total <= count * LONGEST_VARIABLE:
-        raise WireError("VariableMessage.variables", 0, f"{count} variables in {max(0, total)} bytes")
+        raise WireError("VariableMessage.variables", 0, f"{count} variables in {max(0, total)} bytes", 0)
     try:
         return read_entries(VariableMessage, "variables", bodies, mask, charset, _variables_fault, count)
     except WireError as error:
