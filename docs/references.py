@@ -68,7 +68,7 @@ QUARANTINED_MESSAGES: dict[str, str] = {
 QUARANTINED_ATTACHMENTS: dict[str, str] = {
     "aborted": "deleted because its sender gave it up before it was complete",
     "bad-checksum": "a file that has not the checksum that its sender says",
-    "bad-column": "a column of an order packet that rows cannot have: its digits, its length, or its place in a row",
+    "bad-column": "a column of an order packet whose digits, length or place in a row cannot be",
     "bad-content": "parts that cannot be decoded in any dialect: also variables of another number than announced",
     "bad-group": "segments that overlap or leave a gap; packets of a result set that do not follow each other",
     "bad-rows": "rows of an order packet that do not fit their columns",
@@ -274,8 +274,9 @@ For operators: what the codes of messages and attachments in quarantine mean.
 
 A physical message that cannot be read goes to quarantine, with its bytes and the reason, and the stream continues.
 `GET /v1/quarantine` and `attachment-gateway quarantine ls` list the entries. A code says what is wrong; `row` names the
-field, `at` the byte, `why` the reason in words. Correct the cause, often `dialect`, `ccsid` or `framing` of the source.
-Then `attachment-gateway quarantine replay` processes the entry again, by the present settings of its source.
+field, `at` the byte of the message (of the properties of a publish, if `row` begins with `properties`), `why` the
+reason in words. Correct the cause, often `dialect`, `ccsid` or `framing` of the source. Then
+`attachment-gateway quarantine replay` processes the entry again, by the present settings of its source.
 
 A message that came under another framing becomes one of the present framing, with two exceptions: `sas_rendezvous`
 numbers messages as they come, and `file_transfer` reads their topics. Have such a message sent again. An envelope that
@@ -289,7 +290,8 @@ _CODES_OF_ATTACHMENTS = """
 ## Attachments
 
 An attachment that is quarantined or expired, that retention has deleted, or whose content was damaged, has a `reason`
-with one of these codes and a text.
+with one of these codes and a text. A text that begins with `part` and a number tells which of its parts shows the
+fault, in the order of the content. The entry among the messages is of that part.
 
 """
 

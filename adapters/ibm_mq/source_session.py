@@ -39,6 +39,7 @@ from adapters.ibm_mq.reply_queues import ReplyQueue
 from adapters.ibm_mq.settings import SourceSettings
 from adapters.ibm_mq.unit_of_work import InDoubt, UnitOfWork
 from app.codecs.ibm_mq.unwrap import unwrap
+from app.model.errors import InvalidInputError
 from app.model.framing_facts import FramingTraits
 from app.ports import Intake, ReplyEnd
 from app.wire import WireError
@@ -294,13 +295,13 @@ class SourceSession:
             else:
                 why = f"backed out {backed_out} times (the threshold is {threshold}), and no backout queue accepts it"
                 unit.note(message)
-                unit.refuse(found, "backed-out", why)
+                unit.refuse(found, InvalidInputError("backed-out", "", -1, why))
             return True
         unit.note(message)
         try:
             unit.take(unwrap(found))
         except WireError as error:
-            unit.refuse(found, "bad-mq-header", str(error))
+            unit.refuse(found, InvalidInputError("bad-mq-header", error.row, error.at, error.why))
         return backed_out >= _BACKED_OUT_TWICE
 
     def _is_durable(self, unit: UnitOfWork) -> bool:

@@ -8,6 +8,7 @@ from threading import Condition
 from adapters.ibm_mq.client import MqMessage
 from app.codecs.ibm_mq.field_positions import place
 from app.codecs.ibm_mq.headers import MQMD1
+from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage, footprint
 from app.ports import Intake
 
@@ -56,11 +57,11 @@ class UnitOfWork:
         if len(self._held) >= _SUBMIT_MESSAGES or self._held_bytes >= _SUBMIT_BYTES:
             self.submit()
 
-    def refuse(self, message: PhysicalMessage, code: str, why: str) -> None:
+    def refuse(self, message: PhysicalMessage, error: InvalidInputError) -> None:
         """Pass on a message that is to be kept in quarantine, after those before it."""
         self.submit()
         self._expect()
-        self._intake.refuse(message, code, why, self._durable)
+        self._intake.refuse(message, error, self._durable)
 
     def submit(self) -> None:
         """Pass on the messages held back; block while the intake does."""

@@ -391,7 +391,7 @@ class MqttReceiver:
                 self._submit(client, messages, taken, copies, intake, wakeup)
                 messages, taken, copies = [], [], []
                 on_durable = partial(self._durable_now, client, [acknowledgement], mine, wakeup)
-                intake.refuse(self._unreadable(arrival, delivery, at), error.code, str(error), on_durable)
+                intake.refuse(self._unreadable(arrival, delivery, at), error, on_durable)
         self._submit(client, messages, taken, copies, intake, wakeup)
         if ignored:
             self._acknowledge(client, ignored)

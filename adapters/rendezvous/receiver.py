@@ -26,9 +26,7 @@ from app.model.framing_facts import FramingTraits
 from app.model.message import GAP, MAX_ROWS_A_BATCH, NO_PROPERTIES, PhysicalMessage, footprint
 from app.ports import Intake
 from app.wire import WireError
-
-Refusal = tuple[str, str]
-"""Why a message was not understood: a word for programs, a sentence for people."""
+from app.wire.kinds import Buffer
 
 _MESSAGE_BYTES = 2048
 """The memory that a message takes in addition to its body and its properties."""
@@ -53,13 +51,13 @@ class ReceiveBuffer:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._held: deque[tuple[PhysicalMessage, Refusal | None, int]] = deque()
+        self._held: deque[tuple[PhysicalMessage, InvalidInputError | None, int]] = deque()
         self._changed = Condition()
         self._closed = False
         self.bytes = 0
         self.dropped = 0
 
-    def put(self, message: PhysicalMessage, refusal: Refusal | None = None) -> bool:
+    def put(self, message: PhysicalMessage, refusal: InvalidInputError | None = None) -> bool:
         """Add a message. Return False when there is no room for it."""
         size = footprint(message) + _MESSAGE_BYTES
         with self._changed:
@@ -71,7 +69,7 @@ class ReceiveBuffer:
             self._changed.notify_all()
         return True
 
-    def take(self) -> tuple[list[PhysicalMessage], Refusal | None] | None:
+    def take(self) -> tuple[list[PhysicalMessage], InvalidInputError | None] | None:
         """Return messages to submit at once, or one that was refused; None once the buffer is closed and empty."""
         with self._changed:
             self._changed.wait_for(lambda: self._held or self._closed)
@@ -189,12 +187,12 @@ class RendezvousReceiver:
         at = now()
         if isinstance(frame, Oversized):
             why = f"a frame of {frame.length:,} bytes; max_message allows {self._settings.max_message:,}"
-            self._refuse(frame.head, "message-too-large", why, at)
+            self._refuse(frame.head, InvalidInputError("message-too-large", "", -1, why), at)
             return
         try:
             read = daemon.read_frame(frame)
         except WireError as error:
-            self._refuse(frame, "bad-rendezvous-frame", str(error), at)
+            self._refuse(frame, InvalidInputError("bad-rendezvous-frame", error.row, error.at, error.why), at)
             return
         if read.kind == DaemonMessageKind.ADVISORY or read.subject.startswith(ADVISORY):
             self._on_advisory(read)
@@ -202,7 +200,7 @@ class RendezvousReceiver:
             try:
                 message = rendezvous_envelope.read(read, self._name, self._framing, at)
             except InvalidInputError as error:
-                self._refuse(frame, error.code, str(error), at, rendezvous_envelope.subjects(read))
+                self._refuse(read.data, error, at, rendezvous_envelope.subjects(read))
                 return
             if self._gap is not None:
                 message = message._replace(properties={**message.properties, GAP: self._gap})
@@ -212,12 +210,12 @@ class RendezvousReceiver:
                 self._drop()
 
     def _refuse(
-        self, data: bytes, code: str, why: str, received_at: int, subjects: Mapping[str, str] = NO_PROPERTIES
+        self, data: Buffer, error: InvalidInputError, received_at: int, subjects: Mapping[str, str] = NO_PROPERTIES
     ) -> None:
         message = PhysicalMessage(
             self._name, self._framing.name, body=data, received_at=received_at, properties=subjects
         )
-        if not self._buffer.put(message, (code, why)):
+        if not self._buffer.put(message, error):
             self._drop()
 
     def _drop(self) -> None:
@@ -233,7 +231,7 @@ class RendezvousReceiver:
             while (taken := self._buffer.take()) is not None:
                 messages, refusal = taken
                 if refusal is not None:
-                    intake.refuse(messages[0], *refusal, _acknowledge_nothing)
+                    intake.refuse(messages[0], refusal, _acknowledge_nothing)
                 else:
                     intake.submit(messages, _acknowledge_nothing)
                 self._is_dropping = self._is_dropping and self._buffer.bytes > self._settings.buffer // 2

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Protocol
 
+from app.model.errors import InvalidInputError
 from app.model.framing_facts import FramingTraits
 from app.model.message import PhysicalMessage
+from app.wire import WireError
 
 LONGEST_LINE: Final = (1 << 29) + (1 << 16)
 """Size in bytes of the longest line that is read: the largest MQTT packet in hexadecimal, with some room for a time."""
@@ -62,7 +64,8 @@ class RefusedEntry(NamedTuple):
 
     `message` has the bytes as its body, and the known facts in its fields. `code` is for programs, and `why` is a
     sentence for people. `line` counts from 1. `at` is the byte of that line, or of the file if `line` is 0. Where they
-    do not apply, `line` is 0 and `at` is -1.
+    do not apply, `line` is 0 and `at` is -1. `row` names the field of the message that is wrong, and `body_at` the byte
+    of its body, where they are known.
     """
 
     message: PhysicalMessage
@@ -70,6 +73,8 @@ class RefusedEntry(NamedTuple):
     why: str
     line: int = 0
     at: int = -1
+    row: str = ""
+    body_at: int = -1
 
 
 class SkippedEntry(NamedTuple):
@@ -100,8 +105,17 @@ class Origin(NamedTuple):
             return message
         return message._replace(encoding=message.encoding or initial.encoding, ccsid=message.ccsid or initial.ccsid)
 
-    def refused(self, body: bytes | memoryview, code: str, why: str, line: int = 0, at: int = -1) -> RefusedEntry:
-        """Return a refusal of bytes of which nothing else is known."""
+    def refused(
+        self,
+        body: bytes | memoryview,
+        code: str,
+        why: str,
+        line: int = 0,
+        at: int = -1,
+        error: WireError | InvalidInputError | None = None,
+    ) -> RefusedEntry:
+        """Return a refusal of bytes of which nothing else is known than the `error` of reading them, if any."""
         initial = self.initial
         unread = PhysicalMessage(initial.source, initial.framing, body=body, received_at=self.now())
-        return RefusedEntry(unread, code, why, line, at)
+        row, body_at = ("", -1) if error is None else (error.row, error.at)
+        return RefusedEntry(unread, code, why, line, at, row, body_at)

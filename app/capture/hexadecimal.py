@@ -151,7 +151,8 @@ def _mqtt_entries(
                 try:
                     message = mqtt_envelope.read(body, given, unread.source, origin.framing, received_at, topic)
                 except InvalidInputError as error:
-                    yield RefusedEntry(unread._replace(body=body), error.code, str(error), found.line)
+                    refused = unread._replace(body=body)
+                    yield RefusedEntry(refused, error.code, str(error), found.line, -1, error.row, error.at)
                 else:
                     yield origin.completed(message)
             at = packet.end
@@ -195,7 +196,7 @@ def read_rendezvous(lines: Iterable[BoundedLine], origin: Origin) -> Iterator[En
         try:
             yield _rendezvous_entry(found.data, origin, found.time or origin.now())
         except WireError as error:
-            yield origin.refused(found.data, "bad-rendezvous-message", str(error), found.line)
+            yield origin.refused(found.data, "bad-rendezvous-message", str(error), found.line, error=error)
         except InvalidInputError as error:
             yield origin.refused(found.data, error.code, str(error), found.line)
 

@@ -113,14 +113,16 @@ def read(content: bytes, descriptor: bytes | None, origin: Origin) -> PhysicalMe
         try:
             return origin.completed(read_image(content, initial.source, initial.framing, initial.received_at))
         except WireError as error:
-            return RefusedEntry(initial, fault_code(error), f"{error.row}: {error.why}", at=error.at)
+            return RefusedEntry(
+                initial, fault_code(error), f"{error.row}: {error.why}", 0, error.at, error.row, error.at
+            )
     elif origin.framing.needs_descriptor and not initial.msg_type:
         why = "not an MQ image; give it a descriptor, or a message type for all bodies"
         return RefusedEntry(initial, "no-descriptor", why)
     try:
         return unwrap(initial)
     except WireError as error:
-        return RefusedEntry(initial, "bad-mq-header", f"{error.row}: {error.why}", at=error.at)
+        return RefusedEntry(initial, "bad-mq-header", f"{error.row}: {error.why}", 0, error.at, error.row, error.at)
 
 
 def _fields(descriptor: bytes) -> dict[str, Any]:

@@ -204,7 +204,7 @@ class _Draft:
         try:
             return unwrap(found)
         except WireError as error:
-            return RefusedEntry(found, "bad-mq-header", str(error), self._number)
+            return RefusedEntry(found, "bad-mq-header", str(error), self._number, row=error.row, body_at=error.at)
 
     def _keep(self, content: bytes) -> None:
         if (room := _MOST_KEPT - len(self._lines)) > 0:

@@ -435,7 +435,7 @@ class Importer:
             err.print(why, markup=False, highlight=False)
         if self._printed == _MOST_PRINTED:
             err.print("further unreadable pieces are only counted", style="dim")
-        return entry.message.unreadable(entry.code, why)
+        return entry.message.unreadable(entry.code, why, entry.row, entry.body_at)
 
     def _flush(self) -> None:
         self._journal.append(self._batch)

@@ -83,7 +83,7 @@ def _numbered(message: PhysicalMessage, numbering: Arrivals) -> Sequence[Physica
     except Exception as error:  # noqa: BLE001 - it is kept with the message
         numbering.interrupt(message)
         why = failure(error)
-        found = [message.unreadable(why.code, why.why)]
+        found = [message.unreadable(why.code, why.why, why.row, why.at)]
     if any(each.framing == UNREADABLE for each in found):
         found = [_with_framing(each, message.framing) for each in found]
     if len(found) == 1:

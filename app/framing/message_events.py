@@ -7,7 +7,7 @@ from app.codecs.missing_parts.request_documents import GONE_FORMAT, GONE_MSG_TYP
 from app.framing.registry import find_framing, traits
 from app.model.errors import InvalidInputError, with_type
 from app.model.event import Announced, Event, GroupPart, Pieces, RangePart
-from app.model.message import NO_ENVELOPE, REFUSED_FRAMING, REPLAYED, UNREADABLE, PhysicalMessage
+from app.model.message import NO_ENVELOPE, REFUSED, REFUSED_FRAMING, REPLAYED, UNREADABLE, PhysicalMessage
 from app.model.trace_context import trace_parent_in
 
 FAILED = "framing-failed"
@@ -41,8 +41,8 @@ def read_event(message: PhysicalMessage, known: int) -> Event | Pieces:
         except Exception as error:
             raise failure(error) from error
     if message.framing == UNREADABLE:
-        properties = message.properties
-        raise InvalidInputError(properties.get("refused-code", "unreadable"), "", -1, properties.get("refused-why", ""))
+        code, why, row, at = map(message.properties.get, REFUSED)
+        raise InvalidInputError(code or "unreadable", row or "", int(at or -1), why or "")
     raise InvalidInputError(
         "unknown-framing", "framing", -1, f"unknown framing {message.framing!r}: messages of it are kept, not read"
     )

@@ -36,7 +36,7 @@ from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.evidence import Choice, Ground, Question
 from app.model.records import AttachmentRecord
-from app.wire import WireError
+from app.wire import WireError, in_part
 
 MAX_GEN = "sas.max_gen"
 
@@ -85,16 +85,19 @@ def _spans_of_file(
     `following`. The `kinds` of all records are added. Raises InvalidInputError and WireError."""
     is_empty = True
     for part, body in bodies:
-        name = message_name(body)
+        with in_part(part):
+            name = message_name(body)
         if name == "FDC":
             _require_records(number, is_empty=is_empty)
             if number == MOST_FILES:
                 why = f"an attachment of more than {MOST_FILES:,} files: have its sender send several attachments"
                 raise InvalidInputError("too-many-files", "name", -1, why)
             _require_one_kind(kinds)
-            following.append(rendezvous_messages.read_file_description(body))
+            with in_part(part):
+                following.append(rendezvous_messages.read_file_description(body))
             return
-        found, places = _records(body)
+        with in_part(part):
+            found, places = _records(body)
         is_empty = False
         kinds.add(found)
         if number > 1:
@@ -185,12 +188,14 @@ def read_data_set(record: AttachmentRecord, received: Received, store: StoreTabl
     """Store the table of a data set attachment. Raises InvalidInputError and WireError."""
     messages: dict[str, list[int]] = {name: [] for name in _NOT_BEHIND}
     for number, body in enumerate(received.bodies()):
-        name = message_name(body)
+        with in_part(number):
+            name = message_name(body)
         if name not in messages:
-            raise InvalidInputError("unexpected-message", "name", -1, f"{name} among the messages of a data set")
+            why = f"{name} among the messages of a data set"
+            raise InvalidInputError("unexpected-message", "name", -1, why, number)
         if (later := _NOT_BEHIND[name]) is not None and messages[later]:
             why = f"{name} after {later}, so that the order of the observations is in doubt"
-            raise InvalidInputError("out-of-order", "name", -1, why)
+            raise InvalidInputError("out-of-order", "name", -1, why, number)
         messages[name].append(number)
     defined = _defined(received, messages)
     try:
@@ -225,7 +230,11 @@ def _defined(received: Received, messages: dict[str, list[int]]) -> _Defined:
                 raise InvalidInputError("variable-count", "number of variables", -1, why)
         return _Defined(definition, rendezvous_messages.read_variables(bodies, definition.variables, charset), charset)
 
-    return in_first_charset(received.first, read)
+    try:
+        return in_first_charset(received.first, read)
+    except WireError as error:
+        error.part = messages["DAT"][0] if error.part is None else (messages["VAR"] or [0])[error.part]
+        raise
 
 
 def _stored(
@@ -265,13 +274,14 @@ class _Blocks:
     def __iter__(self) -> Iterator[memoryview]:
         each, total = max(len(self._defined.variables), 1), self._defined.definition.observations
         first = at = 0
-        for body in self._received.bodies(self._numbers):
-            block = read_observations(body, self._shape, first)
+        for number, body in zip(self._numbers, self._received.bodies(self._numbers), strict=True):
+            with in_part(number):
+                block = read_observations(body, self._shape, first)
             # A message says the number of its values, its rows, or the observations of the data set.
             stated, values = block.stated, block.values
             if stated not in {values, total, total * each} and stated * each - values not in range(-each + 1, 2 * each):
                 why = f"{stated:,} observations by its number, which has {values:,} values of {each:,} variables"
-                raise InvalidInputError("observation-count", "ATO.count", -1, f"a message of {why}")
+                raise InvalidInputError("observation-count", "ATO.count", -1, f"a message of {why}", number)
             data = block.data
             if self._kept is not None:
                 kept = np.resize(np.roll(self._kept, -at), len(data))

@@ -214,7 +214,7 @@ class NumberedArrivals:
             return self._numbered(message, message_name(message.body), _line(message))
         except WireError as error:
             self._open.pop(_line(message), None)
-            return [message.unreadable("bad-rendezvous-message", str(error))]
+            return [message.unreadable("bad-rendezvous-message", error.why, error.row, error.at)]
 
     def interrupt(self, message: PhysicalMessage) -> None:
         """Close the line of a message that could not be read; every line, if it is not known which."""

@@ -34,13 +34,13 @@ class _Bodies:
     """The bodies of some parts."""
 
     def __init__(self, received: Received, numbers: Sequence[int]) -> None:
-        self._received, self._numbers = received, numbers
+        self._received, self.numbers = received, numbers
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self.numbers)
 
     def __iter__(self) -> Iterator[memoryview]:
-        return self._received.bodies(self._numbers) if self._numbers else iter(())
+        return self._received.bodies(self.numbers) if self.numbers else iter(())
 
     @property
     def size(self) -> int:
@@ -69,7 +69,7 @@ def read_data_set(record: AttachmentRecord, received: Received, store: StoreTabl
         blocks = data_set_messages.observation_blocks(messages[MessageKind.OBSERVATIONS], definition)
     except WireError as error:
         code = "observation-torn" if definition.observations < 0 else "observation-count"
-        raise InvalidInputError(code, error.row, error.at, error.why) from error
+        raise InvalidInputError(code, error.row, -1, error.why) from error
     return _stored(record, received, messages, defined, blocks, store)
 
 
@@ -218,9 +218,13 @@ def _defined(first: PhysicalMessage, messages: Mapping[MessageKind, _Bodies], kn
             return _read_known(bytes(definition), tuple(map(bytes, variables)), known, charset)
         return _read_definitions(definition, variables, known, charset)
 
-    return in_first_charset(
-        first, read, lambda found: [found.definition.compress, *(each.name for each in found.variables)]
-    )
+    try:
+        return in_first_charset(
+            first, read, lambda found: [found.definition.compress, *(each.name for each in found.variables)]
+        )
+    except WireError as error:
+        error.part = definitions.numbers[0] if error.part is None else (variables.numbers or (0,))[error.part]
+        raise
 
 
 def _read_definitions(body: Body, variables: _Bodies | Sequence[Body], known: int, charset: str) -> _Defined:

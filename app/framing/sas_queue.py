@@ -197,9 +197,12 @@ def read_file(record: AttachmentRecord, received: Received, *, is_whole: bool = 
     is_text = record.kind is AttachmentKind.TEXT_FILE
     has_bytes_as_characters = len(in_charset("\n", first.ccsid, first.encoding)) == 1
     behind = range(1, len(received))
-    chosen = file_messages.detect(
-        lambda: received.bodies(behind), dialects, text=is_text and has_bytes_as_characters, is_whole=is_whole
-    )
+    try:
+        chosen = file_messages.detect(
+            lambda: received.bodies(behind), dialects, text=is_text and has_bytes_as_characters, is_whole=is_whole
+        )
+    except WireError as error:
+        raise _located(error, received, behind) from None
 
     rivals = file_messages.RivalDialects(dialects, chosen, joined=not is_text)
 
@@ -213,8 +216,11 @@ def read_file(record: AttachmentRecord, received: Received, *, is_whole: bool = 
                 rivals.see(each)
                 yield each
 
-        for part, start, length, ends in file_messages.spans(walked(), chosen, is_whole=is_whole):
-            yield part + 1, start, body[start : start + length], ends
+        try:
+            for part, start, length, ends in file_messages.spans(walked(), chosen, is_whole=is_whole):
+                yield part + 1, start, body[start : start + length], ends
+        except WireError as error:
+            raise _located(error, received, behind) from None
 
     def evidence() -> sas_evidence.Evidence:
         return sas_evidence.of_file(dialects, chosen, rivals.found)
@@ -222,6 +228,13 @@ def read_file(record: AttachmentRecord, received: Received, *, is_whole: bool = 
     return FileContent(
         spans, of_lines=is_text, begins_at=1, description=description, dialects=dialects, evidence=evidence
     )
+
+
+def _located(error: WireError, received: Received, numbers: Sequence[int]) -> WireError:
+    """Return the error of these joined parts with its part and the byte of that."""
+    error.locate(map(len, received.bodies(numbers)))
+    error.part = None if error.part is None else numbers[error.part]
+    return error
 
 
 class SasPartReader:

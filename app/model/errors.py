@@ -14,12 +14,13 @@ class InvalidInputError(Exception):
     """Bytes or values from outside that break their specification.
 
     `code` is a short stable word for programs, `row` names the field, `at` the byte (-1 where no byte applies),
-    `why` says what is wrong.
+    `why` says what is wrong. `part` is the number of the part of an attachment that `at` is a byte of; 0 is the first,
+    and None stands for it, too.
     """
 
-    def __init__(self, code: str, row: str, at: int, why: str) -> None:
+    def __init__(self, code: str, row: str, at: int, why: str, part: int | None = None) -> None:
         super().__init__(f"{row} at byte {at}: {why}" if at >= 0 else f"{row}: {why}" if row else why)
-        self.code, self.row, self.at, self.why = code, row, at, why
+        self.code, self.row, self.at, self.why, self.part = code, row, at, why, part
 
 
 def kind_of_reason(why: str) -> str:

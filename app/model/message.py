@@ -8,7 +8,11 @@ from typing import Final, NamedTuple
 
 UNREADABLE = "unreadable"
 """The framing of a journalled message whose envelope no transport could read. The reason is in its properties
-`refused-code` and `refused-why`, so that a replay of the journal puts it into quarantine again."""
+`refused-code`, `refused-why`, `refused-row` and `refused-at`, so that a replay of the journal puts it into quarantine
+again."""
+
+REFUSED = ("refused-code", "refused-why", "refused-row", "refused-at")
+"""The names of these properties."""
 
 REFUSED_FRAMING = "refused-framing"
 """The property of such a message whose envelope could be read, with the framing by which it could not be numbered."""
@@ -75,14 +79,20 @@ class PhysicalMessage(NamedTuple):
     received_at: int = 0
     properties: Mapping[str, str] = NO_PROPERTIES
 
-    def unreadable(self, code: str, why: str) -> "PhysicalMessage":
-        """Return the message as the journal keeps one that could not be read; `why` is a sentence for people."""
-        reason = {**self.properties, "refused-code": code, "refused-why": why}
+    def unreadable(self, code: str, why: str, row: str = "", at: int = -1) -> "PhysicalMessage":
+        """Return the message as the journal keeps one that could not be read; `why` is a sentence for people. `row`
+        names the field, `at` the byte (-1 where no byte applies)."""
+        reason = {name: value for name, value in self.properties.items() if name not in REFUSED}
+        reason |= {"refused-code": code, "refused-why": why}
+        if row:
+            reason["refused-row"] = row
+        if at >= 0:
+            reason["refused-at"] = str(at)
         return self._replace(framing=UNREADABLE, properties=reason)
 
     def readable_again(self, framing: str) -> "PhysicalMessage":
         """Return the message as one of a framing, without what `unreadable` added."""
-        reason = ("refused-code", "refused-why", REFUSED_FRAMING)
+        reason = (*REFUSED, REFUSED_FRAMING)
         kept = {name: value for name, value in self.properties.items() if name not in reason}
         return self._replace(framing=framing, properties=kept or NO_PROPERTIES)
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
+from app.model.errors import InvalidInputError
 from app.model.framing_facts import FramingTraits
 from app.model.message import PhysicalMessage
 from app.model.records import Subscribers
@@ -29,9 +30,9 @@ class Intake(Protocol):
         the messages again. It must not block.
         """
 
-    def refuse(self, message: PhysicalMessage, code: str, why: str, on_durable: Callable[[], None]) -> None:
+    def refuse(self, message: PhysicalMessage, error: InvalidInputError, on_durable: Callable[[], None]) -> None:
         """Take one message whose envelope the transport could not read; otherwise as `submit`. The message goes to the
-        journal and to quarantine, never to assembly."""
+        journal and to quarantine with the error, never to assembly."""
 
 
 class Session(Protocol):

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.ports import Intake, Receiver
 from app.testing.waiting import until
@@ -30,10 +31,10 @@ class Collector(Intake):
         if self._durable_at_once:
             self.release()
 
-    def refuse(self, message: PhysicalMessage, code: str, why: str, on_durable: Callable[[], None]) -> None:
+    def refuse(self, message: PhysicalMessage, error: InvalidInputError, on_durable: Callable[[], None]) -> None:
         self.held.append(on_durable)
-        self.in_order.append(code.encode())
-        self.refused.append((message, code, why))
+        self.in_order.append(error.code.encode())
+        self.refused.append((message, error.code, str(error)))
         if self._durable_at_once:
             self.release()
 

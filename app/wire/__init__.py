@@ -4,7 +4,7 @@ It knows no protocol and imports no other package of this project.
 """
 
 from app.wire.cells import Cell
-from app.wire.kinds import Bits, Chars, Context, Many, Num, Raw, Rest, Text, Texts, Varint, WireError
+from app.wire.kinds import Bits, Chars, Context, Many, Num, Raw, Rest, Text, Texts, Varint, WireError, in_part
 from app.wire.layout import Layout, row
 
 __all__ = [
@@ -21,5 +21,6 @@ __all__ = [
     "Texts",
     "Varint",
     "WireError",
+    "in_part",
     "row",
 ]

@@ -1,6 +1,7 @@
 """The kinds of rows in a layout, and the context that comes with a message rather than with its table."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
@@ -10,15 +11,38 @@ class WireError(ValueError):
     """Bytes or values that do not fit a layout.
 
     `row` is the dotted path of the row (`AttachmentHeader.attachments[0].description`). `at` is the byte of the message
-    where the error is, and `why` explains it in a sentence.
+    where the error is, and `why` explains it in a sentence. Of several messages that are read together, `part` is the
+    number of that message (0 is the first).
     """
 
-    def __init__(self, row: str, at: int, why: str) -> None:
+    def __init__(self, row: str, at: int, why: str, part: int | None = None) -> None:
         super().__init__(row, at, why)
-        self.row, self.at, self.why = row, at, why
+        self.row, self.at, self.why, self.part = row, at, why, part
 
     def __str__(self) -> str:
         return f"{self.row} at byte {self.at}: {self.why}"
+
+    def locate(self, sizes: Iterable[int], left_out: int = 0) -> "WireError":
+        """Return the error of joined messages of these sizes with its message and the byte of that. `left_out` is the
+        number of bytes at the beginning of each but the first that were not joined."""
+        at, skipped = self.at, 0
+        for number, size in enumerate(sizes):
+            self.part, self.at = number, at + skipped
+            if self.at < size:
+                break
+            at -= size - skipped
+            skipped = left_out
+        return self
+
+
+@contextmanager
+def in_part(*numbers: int) -> Iterator[None]:
+    """Have a WireError name its message by these numbers of the messages that are read."""
+    try:
+        yield
+    except WireError as error:
+        error.part = numbers[error.part or 0]
+        raise
 
 
 Order = Literal["<", ">"]

@@ -272,7 +272,9 @@ def test_a_value_that_is_none_is_told_with_its_row_and_byte(tmp_path: Path, brok
         (record,) = records(context)
         assert record.state is AttachmentState.QUARANTINED
         begin = bytes(sent[1].body).index(buffer)
-        assert record.reason == f"row[7].value[0] at byte {begin + size + at}: {why}"
+        assert record.reason == f"part 3: row[7].value[0] at byte {begin + size + at}: {why}"
+        (entry,) = context.catalog.quarantined(None, None, None, 10).items
+        assert (entry.at, entry.size) == (begin + size + at, len(sent[1].body))
         assert record.reason_code == "column-type"
 
 

@@ -22,11 +22,12 @@ from app.codecs.sas.rendezvous_messages import (
 )
 from app.framing.arrivals import ArrivalsBySource
 from app.framing.counting import RULE_NAMES
-from app.framing.message_events import FAILED
+from app.framing.message_events import FAILED, read_event
 from app.framing.protocol import ArrivalOptions
 from app.framing.sas_arrivals import COPY, DOUBT, PARTS, REFUTED, NumberedArrivals
 from app.framing.sas_rendezvous import SAS_RENDEZVOUS
 from app.model.attachment import AttachmentKind
+from app.model.errors import InvalidInputError
 from app.model.event import Announced, Refuted, Unsequenced
 from app.model.evidence import Ground
 from app.model.message import UNREADABLE, PhysicalMessage
@@ -210,7 +211,9 @@ def test_what_comes_without_a_header_is_refused() -> None:
     (bad,) = arrivals.number(message(b"no tibrvmsg at all"))
     assert bad.properties["refused-code"] == "bad-rendezvous-message"
     (bad,) = numbered(arrivals, header()[:-3])
-    assert bad.properties["refused-code"] == "bad-rendezvous-message"
+    with pytest.raises(InvalidInputError) as refused:
+        read_event(bad, 0)
+    assert (refused.value.code, refused.value.row, refused.value.at) == ("bad-rendezvous-message", "length", 0)
 
 
 def test_the_gateways_own_correlids_are_the_keys_and_others_are_made_new_each_time() -> None:

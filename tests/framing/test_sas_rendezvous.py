@@ -188,6 +188,24 @@ def test_what_is_no_data_set_is_refused(bodies: list[bytes], why: str) -> None:
         read(bodies)
 
 
+WRONG = message("VAR", [i32(1), *variable("N", 9, numeric=True)])
+
+
+@pytest.mark.parametrize(
+    ("bodies", "part"),
+    [
+        ([VARIABLES, definition(-2, 2, 16)], 1),
+        ([definition(1, 3, 16), VARIABLES, WRONG, observations("A", 1.0)], 2),
+        ([definition(2, 2, 16), VARIABLES, observations("A", 1.0), observations(1.0, "A")], 3),
+        ([definition(1, 2, 16), VARIABLES, message("FDC", [i32(1), i32(1)])], 2),
+    ],
+)
+def test_an_error_tells_the_part_that_its_byte_is_of(bodies: list[bytes], part: int) -> None:
+    with pytest.raises((InvalidInputError, WireError)) as refused:
+        read(bodies)
+    assert refused.value.part == part  # type: ignore[attr-defined]
+
+
 def test_what_cannot_be_read_beside_the_rows_is_a_warning() -> None:
     bad = message("ATI", [i32(4), i32(9)]), message("ATC", [i32(5), i32(9)])
     table, _ = read([definition(1, 2, 16), VARIABLES, observations("A", 1.0), *bad])
@@ -209,6 +227,9 @@ def test_a_file_has_one_descriptor_and_records() -> None:
         list(SAS_RENDEZVOUS.file(TEXT_FILE, Parts([descriptor, records, VARIABLES])).spans())
     with pytest.raises(WireError):
         SAS_RENDEZVOUS.file(TEXT_FILE, Parts([records]))
+    with pytest.raises(WireError) as refused:
+        list(SAS_RENDEZVOUS.file(TEXT_FILE, Parts([descriptor, records, message("ATX", [i32(7)])])).spans())
+    assert refused.value.part == 2
 
 
 def test_an_attachment_has_several_files_each_with_its_descriptor() -> None:

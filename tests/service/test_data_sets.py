@@ -330,6 +330,22 @@ def test_hostile_definitions_are_refused_before_memory_is_taken(tmp_path: Path, 
     assert peak < 8 << 20
 
 
+def test_the_entry_of_refused_content_is_the_message_with_the_fault_and_the_byte_in_it(tmp_path: Path) -> None:
+    first, good, wrong = [
+        next(iter(data_set_messages.write_variables(variables, BIG, "utf-8")))
+        for variables in (VARIABLES[1:], VARIABLES[:1], [replace(VARIABLES[0], length=9)])
+    ]
+    bodies = [bodies_of([], observations=1)[0], first, wrong, bytes([0, 0, 0, 3]) + ROW]
+    with service_context(tmp_path) as context:
+        receive(context, messages(context, bodies))
+        record = received(context, 1)
+        (entry,) = context.catalog.quarantined(None, None, None, 10).items
+    at = next(at for at, (one, other) in enumerate(zip(good, wrong, strict=True)) if one != other) - 3
+    assert (entry.code, entry.row, entry.at) == ("bad-content", "VariableMessage.variables[3].length", at)
+    assert entry.size == len(wrong)
+    assert (record.reason or "").startswith(f"part 3: VariableMessage.variables[3].length at byte {at}: ")
+
+
 def test_more_bytes_of_variables_than_variables_have_are_refused(tmp_path: Path) -> None:
     bodies = [*bodies_of([]), *[bytes([0, 0, 0, 2]) + bytes(30_000)] * 10]
     with service_context(tmp_path) as context:

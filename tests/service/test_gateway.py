@@ -448,6 +448,7 @@ def test_spoilt_content_quarantines_the_attachment_and_loses_nothing(start: Star
     assert record.reason_code == "bad-content"
     assert "byte" in (record.reason or "")
     (kept,) = service.gateway.catalog.quarantined(None, "kept", None, 10).items
+    assert (kept.row, kept.at, kept.size) == ("Record.data", 4, 4), "of the records, not of the description before them"
     assert service.gateway.replayer.replay(kept.id)
     until(lambda: service.events().count("attachment.quarantined") == 2, DEADLINE)
 

@@ -18,8 +18,9 @@ from app.codecs.sas.attachment_messages import AttachmentEntry
 from app.codecs.sas.correlid import BLANK_CORRELID, split
 from app.codecs.sas.file_messages import FileDescription
 from app.codecs.sas.rendezvous_messages import RendezvousHeader, write_file_description, write_header, write_records
+from app.framing.message_events import read_event
 from app.model.attachment import AttachmentKind
-from app.model.errors import CatalogError, GatewayError, JournalFull, JournalTaken
+from app.model.errors import CatalogError, GatewayError, InvalidInputError, JournalFull, JournalTaken
 from app.model.message import UNREADABLE, PhysicalMessage, Position
 from app.ports import Prepared
 from app.service.context import ReceiverContext, WriterContext
@@ -250,11 +251,16 @@ def test_a_message_without_an_envelope_goes_to_the_journal_with_its_reason(tmp_p
     with journalling(tmp_path) as (intake, forwarded, context, start):
         start()
         done = Event()
-        intake.refuse(message(1), "bad-envelope", "the payload is no MQ image", done.set)
+        intake.refuse(
+            message(1), InvalidInputError("bad-mq-image", "MQMD1.version", 4, "it is not version 1"), done.set
+        )
         assert done.wait(DEADLINE)
         (kept,) = journalled(context)
     assert kept.framing == UNREADABLE
-    assert kept.properties == {"refused-code": "bad-envelope", "refused-why": "the payload is no MQ image"}
+    with pytest.raises(InvalidInputError) as refused:
+        read_event(kept, 0)
+    error = refused.value
+    assert (error.code, error.row, error.at, error.why) == ("bad-mq-image", "MQMD1.version", 4, "it is not version 1")
     assert forwarded.messages == [kept]
 
 

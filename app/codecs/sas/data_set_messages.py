@@ -108,12 +108,12 @@ def message_kinds(bodies: Iterable[Buffer], mask: int) -> Iterator[MessageKind]:
     WireError at a message for which this is not so: nothing else tells what it is.
     """
     possible = [_IDENTIFIERS[order] for order in orders(mask)]
-    for number, body in enumerate(bodies, 1):
+    for number, body in enumerate(bodies):
         head = bytes(body[:TYPE_SIZE])
         possible = [each for each in possible if head in each]
         if not possible:
             found = head.hex().upper() or "(empty)"
-            raise WireError("type", 0, f"message {number} begins with the unknown type identifier {found}")
+            raise WireError("type", 0, f"message {number + 1} begins with the unknown type identifier {found}", number)
         yield possible[0][head]
 
 
@@ -154,7 +154,7 @@ def read_variables(
     least = count * least_size(Variable.ROWS, Context(nul="absent"))
     total = sum(map(len, bodies)) - TYPE_SIZE * len(bodies)
     if not 0 <= least <= total <= count * LONGEST_VARIABLE:
-        raise WireError("VariableMessage.variables", 0, f"{count} variables in {max(0, total)} bytes")
+        raise WireError("VariableMessage.variables", 0, f"{count} variables in {max(0, total)} bytes", 0)
     try:
         return read_entries(VariableMessage, "variables", bodies, mask, charset, _variables_fault, count)
     except WireError as error:

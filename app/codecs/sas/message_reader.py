@@ -99,7 +99,7 @@ def read_entries(
     """Return the entries (the row `row` of each message) and the dialects in which all messages together have them.
 
     The bytes after the type identifiers are one stream, so an entry may span messages. Aligned numbers may be aligned
-    within their own message instead; this is tried, too. Raises WireError.
+    within their own message instead; this is tried, too. Raises WireError with the number of the message.
     """
     if not bodies:
         return (), mask
@@ -125,7 +125,7 @@ def read_entries(
     possible = frames(mask)
     found = survey(read_in, possible, known=mask)
     if found is None:
-        raise furthest(why_not, possible, known=mask)
+        raise furthest(why_not, possible, known=mask).locate(map(len, bodies), TYPE_SIZE)
     return found
 
 

@@ -32,7 +32,7 @@ from app.codecs.sas.numbered import (
     table_values,
     write_message,
 )
-from app.wire import Num, WireError, row
+from app.wire import Num, WireError, in_part, row
 from app.wire.kinds import Buffer
 
 MAP_NAMES: Final = frozenset({"MSG", "DATA"})
@@ -183,17 +183,21 @@ def read_variables(bodies: Sequence[Buffer], count: int, charset: str = "latin-1
     The number in each message counts its own variables, or all. Raises WireError.
     """
     found: list[Variable] = []
-    own: list[tuple[int, int, int]] = []
-    for body in bodies:
-        reader = FieldReader(body, charset)
-        stated, variables = _variables(reader)
-        own.append((stated, len(variables), reader.fields[0].at))
+    own: list[tuple[int, int]] = []
+    begins: list[int] = []
+    for number, body in enumerate(bodies):
+        with in_part(number):
+            reader = FieldReader(body, charset)
+            stated, variables = _variables(reader)
+        own.append((stated, len(variables)))
+        begins.append(reader.fields[0].at)
         found += variables
     if len(found) != count:
-        raise WireError("VAR", 0, f"{len(found)} variables instead of {count}")
-    if any(stated != here for stated, here, _ in own) and any(stated != count for stated, _, _ in own):
-        stated, here, at = next(each for each in own if each[0] != each[1])
-        raise WireError("VAR.count", at, f"{stated} variables by their number, and {here} in the message")
+        raise WireError("VAR", 0, f"{len(found)} variables instead of {count}", 0)
+    if any(stated != here for stated, here in own) and any(stated != count for stated, _ in own):
+        number, (stated, here) = next(each for each in enumerate(own) if each[1][0] != each[1][1])
+        why = f"{stated} variables by their number, and {here} in the message"
+        raise WireError("VAR.count", begins[number], why, number)
     return tuple(found)
 
 

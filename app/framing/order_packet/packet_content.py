@@ -31,7 +31,7 @@ from app.framing.protocol import DataSetFacts, FileContent, Received, Span, Stor
 from app.model.errors import InvalidInputError
 from app.model.evidence import kept_warnings
 from app.model.records import AttachmentRecord
-from app.wire import WireError
+from app.wire import WireError, in_part
 from app.wire.kinds import Buffer
 
 BATCH_BYTES: Final = 2 << 20
@@ -81,10 +81,11 @@ class _Table(NamedTuple):
 
 
 class _Some(NamedTuple):
-    """Rows of one segment: the number of the first one, the part that has them, the byte of the packet where that
-    begins, and how it is written."""
+    """Rows of one segment: the number of the first one, that of their packet, the part that has them, the byte of the
+    packet where that begins, and how it is written."""
 
     first: int
+    number: int
     at: int
     length: int
     buffer: Buffer
@@ -140,21 +141,25 @@ def _described(
     """Return the description of the columns, which the first part has, whether the rows go to a kernel, and the kind of
     part that the first ones are in."""
     first, second = islice(received.bodies([0, 1]), 2)
-    segments = _segments(record, received, first, doubts)
+    segments = _segments(record, received, 0, first, doubts)
     described = next((content for content in segments if is_description(content, rows_of(content))), None)
     if described is None:
         raise InvalidInputError("no-description", "shortinfo", -1, "the first packet does not describe the columns")
-    for content in _segments(record, received, second, doubts):
+    for content in _segments(record, received, 1, second, doubts):
         if (found := rows_of(content)) is not None:
             return description_of(described), found.is_input, content.row_kind()
     raise InvalidInputError("no-rows", "data", -1, "the second packet has no rows")
 
 
 def _segments(
-    record: AttachmentRecord, received: Received, body: Buffer, doubts: dict[str, None]
+    record: AttachmentRecord, received: Received, number: int, body: Buffer, doubts: dict[str, None]
 ) -> list[SegmentContent]:
     """Return the segments of a packet that are of the attachment, and note what is in doubt of them."""
-    found = contents(body_message(received.first, body))
+    try:
+        found = contents(body_message(received.first, body))
+    except InvalidInputError as error:
+        error.part = number
+        raise
     own = [content for content in found if content.statement == record.correl_id]
     doubts.update(dict.fromkeys(why for content in own for why in content.doubts))
     return own
@@ -177,9 +182,10 @@ def _batches(
 
 def _in_order(record: AttachmentRecord, received: Received, doubts: dict[str, None]) -> Iterator[_Some]:
     expected = 0
-    for body in received.bodies(range(1, len(received))):
-        for content in _segments(record, received, body, doubts):
-            found = rows_of(content)
+    for number, body in enumerate(received.bodies(range(1, len(received))), 1):
+        for content in _segments(record, received, number, body, doubts):
+            with in_part(number):
+                found = rows_of(content)
             if found is not None and found.first == expected:
                 break
         else:
@@ -190,7 +196,7 @@ def _in_order(record: AttachmentRecord, received: Received, doubts: dict[str, No
         buffer, at = (b"", 0) if kind is None else (content.parts[kind].part.buffer, content.parts[kind].at)
         if not found.length and not buffer:
             continue
-        yield _Some(found.first, at, found.length, buffer, content.manner, kind == PartKind.VARDATA)
+        yield _Some(found.first, number, at, found.length, buffer, content.manner, kind == PartKind.VARDATA)
         expected += found.length
 
 
@@ -214,10 +220,10 @@ def _decoded_alone(some: _Some, table: _Table) -> pa.RecordBatch:
         batch = varying.decode(some.buffer, table.parameters, some.manner, table.schema, names, some.first)
     except WireError as error:
         code = "bad-rows" if isinstance(error, RowsError) else "column-type"
-        raise InvalidInputError(code, error.row, some.at + error.at, error.why) from error
+        raise InvalidInputError(code, error.row, some.at + error.at, error.why, some.number) from error
     if batch.num_rows != some.length:
         why = f"{batch.num_rows} rows, but the part says {some.length}"
-        raise InvalidInputError("bad-rows", "vardata", some.at, why)
+        raise InvalidInputError("bad-rows", "vardata", some.at, why, some.number)
     return batch
 
 

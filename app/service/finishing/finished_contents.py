@@ -37,21 +37,23 @@ class Rejection(NamedTuple):
 class ContentRejected(Exception):
     """Content that breaks its specification, or whose parts cannot be read.
 
-    `first` is the journal position of the first damaged part, or else of the first part; None when there are no parts.
+    `part` is the journal position of the part that shows the fault, the first one if none does; None when there are no
+    parts.
     """
 
-    def __init__(self, error: InvalidInputError, first: Position | None) -> None:
+    def __init__(self, error: InvalidInputError, part: Position | None) -> None:
         super().__init__(str(error))
-        self.error, self.first = error, first
+        self.error, self.part = error, part
 
     def of(self, record: AttachmentRecord, journal: JournalReader) -> Rejection:
         """Return the rejection of this attachment."""
         entries: list[Entry] = []
-        if self.first is not None and self.error.code == DAMAGED_PART:
-            entries.append((damaged_part(record, self.first.pack(), self.error), None))
-        elif self.first is not None:
-            entries.append(quarantine_entry(self.first.pack(), journal.read(self.first), self.error))
-        return Rejection(RefusedContent(record.id, self.error.code, str(self.error)), entries)
+        if self.part is not None and self.error.code == DAMAGED_PART:
+            entries.append((damaged_part(record, self.part.pack(), self.error), None))
+        elif self.part is not None:
+            entries.append(quarantine_entry(self.part.pack(), journal.read(self.part), self.error))
+        number = f"part {self.error.part + 1}: " if self.error.part else ""
+        return Rejection(RefusedContent(record.id, self.error.code, f"{number}{self.error}"), entries)
 
 
 def read_content(complete: CompleteAttachment, stores: Stores, first: PhysicalMessage | None = None) -> Finished:
@@ -73,9 +75,10 @@ def read_content(complete: CompleteAttachment, stores: Stores, first: PhysicalMe
         found = content_of(record, stores.described(message), keys, positions, stores)
         return _allowed(with_earlier(concluded(found, message, stores), record), record, stores)
     except InvalidInputError as error:
-        raise ContentRejected(error, positions[0]) from error
+        raise ContentRejected(error, positions[error.part or 0]) from error
     except WireError as error:
-        raise ContentRejected(InvalidInputError("bad-content", error.row, error.at, error.why), positions[0]) from error
+        refusal = InvalidInputError("bad-content", error.row, error.at, error.why, error.part)
+        raise ContentRejected(refusal, positions[error.part or 0]) from error
     except DamagedError as error:
         known = ((each.segment, each.batch, each.row) for each in error.damage)
         damaged = next((Position(*place) for place in known if None not in place), positions[0])  # type: ignore[arg-type]

@@ -261,7 +261,7 @@ def refuse(record: AttachmentRecord, rejected: ContentRejected, context: Service
         log.error(
             "part_damaged",
             attachment=record.id,
-            position=rejected.first,
+            position=rejected.part,
             reason=rejected.error.why,
             **trace_fields(record.trace_parent),
         )

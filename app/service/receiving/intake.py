@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from app.framing.arrivals import ArrivalsBySource
 from app.framing.protocol import ArrivalOptions
-from app.model.errors import JournalFull
+from app.model.errors import InvalidInputError, JournalFull
 from app.model.message import (
     CORRELATION_DATA,
     LONGEST_CORRELATION_DATA,
@@ -49,9 +49,9 @@ class SharedIntake:
             messages, learned = numbered, self.arrivals.take_learned(messages[0].source)
         self._put(messages, on_durable, learned)
 
-    def refuse(self, message: PhysicalMessage, code: str, why: str, on_durable: Callable[[], None]) -> None:
+    def refuse(self, message: PhysicalMessage, error: InvalidInputError, on_durable: Callable[[], None]) -> None:
         """Queue a message that cannot be read; see `app.ports.Intake.refuse`."""
-        self.submit([message.unreadable(code, why)], on_durable)
+        self.submit([message.unreadable(error.code, error.why, error.row, error.at)], on_durable)
 
     def journal_again(self, messages: Sequence[PhysicalMessage], mark: Callable[[], object]) -> None:
         """Have messages of the journal assembled again, with the numbers that they got when they came.
@@ -106,9 +106,9 @@ class NamingIntake:
         """Submit messages; see `app.ports.Intake.submit`."""
         self._intake.submit([message._replace(source=self._name) for message in messages], on_durable)
 
-    def refuse(self, message: PhysicalMessage, code: str, why: str, on_durable: Callable[[], None]) -> None:
+    def refuse(self, message: PhysicalMessage, error: InvalidInputError, on_durable: Callable[[], None]) -> None:
         """Refuse a message; see `app.ports.Intake.refuse`."""
-        self._intake.refuse(message._replace(source=self._name), code, why, on_durable)
+        self._intake.refuse(message._replace(source=self._name), error, on_durable)
 
 
 def _arrival_options(context: ServiceContext, name: str) -> ArrivalOptions:

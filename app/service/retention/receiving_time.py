@@ -22,6 +22,7 @@ from operator import attrgetter
 from threading import Lock
 from typing import NamedTuple, Protocol
 
+from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import ALONE, ReceivingMark
 from app.observe import logger
@@ -125,10 +126,10 @@ class WatchedIntake:
         with self:
             self._intake.submit(messages, on_durable)
 
-    def refuse(self, message: PhysicalMessage, code: str, why: str, on_durable: Callable[[], None]) -> None:
+    def refuse(self, message: PhysicalMessage, error: InvalidInputError, on_durable: Callable[[], None]) -> None:
         """Refuse a message; see `app.ports.Intake.refuse`."""
         with self:
-            self._intake.refuse(message, code, why, on_durable)
+            self._intake.refuse(message, error, on_durable)
 
     def idle_seconds(self) -> float:
         """Return the seconds without a message; 0 while a receiver waits to submit something."""

@@ -131,6 +131,7 @@ def test_what_is_not_understood_is_refused_and_the_rest_goes_on(daemon: Rendezvo
         daemon.publish("SAS.X", envelope("SAS.X", "D", [Field("y", 0, "I32", 2)]))
         collector.wait_for(1)
     assert [code for _, code, _ in collector.refused] == ["bad-rendezvous-frame", "message-too-large", "bad-mq-image"]
+    assert bytes(collector.refused[2][0].body) == b"MD  \0\0\0\x01", "its error tells a byte of the image"
     assert len(collector.messages) == 1
 
 

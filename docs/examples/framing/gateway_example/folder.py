@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ByteSize, ConfigDict
 
+from app.model.errors import InvalidInputError
 from app.model.framing_facts import FramingTraits
 from app.model.message import PhysicalMessage
 from app.ports import DeliveryProgress, Intake, Receiver, Sender, SendFailed
@@ -80,7 +81,8 @@ class FolderReceiver:
             sent = [_read(line) for line in file.read_bytes().splitlines()]
         except (ValueError, TypeError) as error:
             unread = PhysicalMessage(self._name, self._framing, body=file.read_bytes(), received_at=_now())
-            intake.refuse(unread, "bad-file", f"{file.name}: {error}", lambda: run.delete(file))
+            why = f"{file.name}: {error}"
+            intake.refuse(unread, InvalidInputError("bad-file", "", -1, why), lambda: run.delete(file))
             return
         now = _now()
         mine = [each._replace(source=self._name, framing=self._framing, received_at=now) for each in sent]
