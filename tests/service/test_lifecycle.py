@@ -122,6 +122,7 @@ def test_when_the_grace_period_is_over_nothing_is_kept(start: Start) -> None:
     assert Position.unpack(gone.first_position).segment not in host.segments()
     host.days(8)
     assert host.context.catalog.attachment(gone.id) is None
+    assert [event.type for event in host.context.catalog.events_about(gone.id, 0)] == ["attachment.deleted"]
     host.receive(host.messages(attached))
     host.assert_whole(attached)
 
