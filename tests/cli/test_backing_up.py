@@ -145,7 +145,7 @@ def test_a_restored_journal_goes_on_and_the_old_gateway_is_refused(
         after = context.journal.identity()
     assert after.id == before.id
     assert after.epoch > before.epoch + 1000
-    said = backups.back_up(code=1)
+    said = backups.back_up(code=2)
     assert "was restored elsewhere" in str(said["error"])
 
 
@@ -184,7 +184,7 @@ def test_a_place_has_the_backups_of_one_journal(
     backups.back_up()
     other = Kept(tmp_path / "other")
     other.receive(3)
-    said = Backups(run, other, backups.place, capsys).back_up(code=1)
+    said = Backups(run, other, backups.place, capsys).back_up(code=2)
     with kept.context() as one, other.context() as two:
         ids = [context.journal.identity().id for context in (one, two)]
     assert f"are of journal {ids[0]}, and this is journal {ids[1]}" in str(said["error"])
@@ -318,5 +318,5 @@ def test_a_bucket_takes_backups_as_a_folder_does(kept: Kept, run: Run, tmp_path:
 def test_no_place_is_a_sentence(kept: Kept, run: Run) -> None:
     kept.receive(3)
     result = run("backup", "--config", kept.configuration, "--to", "ftp://somewhere")
-    assert result.code == 1
+    assert result.code == 2
     assert "ftp://somewhere" in result.err
