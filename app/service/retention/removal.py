@@ -132,6 +132,7 @@ class Remover:
         self._context.catalog.set_state(
             ids, AttachmentState.DELETED, reason_code="retention", reason=why, events=events
         )
+        self._context.metrics.count_attachments(AttachmentState.DELETED, old)
         self._context.notifier.notify()
         remove_content(old, self._context)
         self._dropped("content", len(old), sum(each.size or 0 for each in old))
