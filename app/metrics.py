@@ -123,7 +123,9 @@ class Metrics(_Declared):
         self.sender_answers = self._counter(
             "sender_answers", "Answers to the senders of files over MQTT, by their reason code", "source", "reason_code"
         )
-        self.attachments = self._counter("attachments", "Attachments that entered a state", "state", "kind")
+        self.attachments = self._counter(
+            "attachments", "Attachments that became finished, quarantined, expired or deleted", "state", "kind"
+        )
         self.messages_sent = self._counter(
             "messages_sent", "Physical messages that a broker has confirmed", "destination"
         )

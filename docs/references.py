@@ -136,7 +136,11 @@ EVENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "message.deleted": ("message", "a client deleted it", ("source",)),
     "message.quarantined": ("quarantine entry", "a message could not be read", ("source", "code", "row", "why")),
-    "delivery.queued": ("delivery", "it was accepted by `POST /v1/messages`", ("destination",)),
+    "delivery.queued": (
+        "delivery",
+        "it was accepted, or waits for its next attempt",
+        ("destination", "attempts", "reason"),
+    ),
     "delivery.sending": ("delivery", "its sending began, or begins again", ("destination", "attempts", "reason")),
     "delivery.sent": ("delivery", "the broker has all of its messages", ("destination", "attempts", "reason")),
     "delivery.failed": ("delivery", "it is not tried again", ("destination", "attempts", "reason")),

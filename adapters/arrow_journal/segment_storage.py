@@ -86,7 +86,7 @@ class FolderSegments:
         self._waited_for = 0
         self._is_cleared = False
         if not folder.is_dir():
-            raise GatewayError(f"no journal archive at {folder}: no such folder")
+            raise GatewayError(f"no journal at {folder}: no such folder")
 
     def listing(self) -> dict[int, SegmentState]:
         """Return the segments before the first unsealed one: a reader that reads in order must not skip that one."""

@@ -11,7 +11,7 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 from rich.markup import escape
 
-from app.cli.terminal import Failure, err, out, table
+from app.cli.terminal import FAILED, Failure, err, out, table
 from app.model.masking import masked
 from app.model.validation import sentence
 from app.settings import Duration, Settings, SettingsError, load
@@ -68,15 +68,17 @@ def show(path: Config = None) -> None:
     typer.echo(json.dumps(effective(read(path)), indent=2, ensure_ascii=False))
 
 
-def read(path: Path | None, given: Mapping[str, Any] = _NOTHING, *, transports: bool = True) -> Settings:
-    """Return the settings, as `app.settings.load`; all their errors become one Failure."""
+def read(
+    path: Path | None, given: Mapping[str, Any] = _NOTHING, *, transports: bool = True, code: int = FAILED
+) -> Settings:
+    """Return the settings, as `app.settings.load`; all their errors become one Failure with the exit status `code`."""
     try:
         return load(path, transports=transports, given=given)
     except SettingsError as error:
         count = len(error.problems)
         why = "\n".join(f"  {problem}" for problem in error.problems)
         title = f"{count} problem{'s' * (count > 1)} in the configuration"
-        raise Failure(f"{title}\n{why}", "attachment-gateway config example   explains every setting") from error
+        raise Failure(f"{title}\n{why}", "attachment-gateway config example   explains every setting", code) from error
 
 
 def effective(settings: Settings) -> dict[str, Any]:

@@ -191,8 +191,8 @@ def batch(
     run; a later run may name more.
 
     With --again-from, --since or --source, messages that were processed before are processed again, e.g. after missing
-    or damaged segments were replaced. Exit status: 0 all is processed, 1 some messages are damaged, 4 the quality
-    violates an expectation.
+    or damaged segments were replaced. Exit status: 0 all is processed, 1 some messages are damaged, or the run failed,
+    4 the quality violates an expectation.
     """
     from app.pipeline.run.batch import ReprocessingScope  # noqa: PLC0415
 

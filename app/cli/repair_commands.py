@@ -66,7 +66,7 @@ def rebuild(path: Config = None, *, yes: Yes = False) -> None:
     from app.service.repair.rebuilding import rebuild as rebuild_catalog  # noqa: PLC0415
     from app.service.repair.repair_stores import opened  # noqa: PLC0415 - a second of imports
 
-    settings = read(path)
+    settings = read(path, code=UNCHECKED)
     configure_logging(settings.log.level, settings.log.format)
     if not settings.data.exists() and not settings.journal_folder.exists():
         raise Failure(f"nothing to rebuild from: no folder {settings.journal_folder}", code=UNCHECKED)
@@ -94,7 +94,7 @@ def _checked(path: Config, as_json: bool) -> "tuple[Sequence[Finding], Sequence[
     from app.service.repair.consistency_check import checked  # noqa: PLC0415 - a second of imports
     from app.service.repair.repair_stores import opened  # noqa: PLC0415
 
-    settings = read(path)
+    settings = read(path, code=UNCHECKED)
     configure_logging("warning", settings.log.format)
     with opened(settings, write=False) as stores, shown() as progress:
         found = checked(stores, progress)
@@ -109,7 +109,7 @@ def _repaired(path: Config, yes: bool, as_json: bool) -> "tuple[Sequence[Finding
     from app.service.repair.repairs import plan  # noqa: PLC0415
     from app.service.repair.repairs import repair as repair_findings  # noqa: PLC0415
 
-    settings = read(path)
+    settings = read(path, code=UNCHECKED)
     configure_logging("warning", settings.log.format)
     failed: dict[Finding, None] = {}
     unchecked: Sequence[str] = ()
@@ -218,15 +218,15 @@ def backup(
     Files that are already in the backup are not copied again.
 
     Receivers that share a journal publish what they have before. Exit status: 0 everything is in the backup, 1 damaged
-    or missing data is not (see fsck), or the last messages of a receiver that does not answer.
+    or missing data is not (see fsck), or the last messages of a receiver that does not answer, 2 nothing was backed up.
     """
     from app.service.repair.backup import back_up  # noqa: PLC0415 - a second of imports
     from app.service.repair.repair_stores import opened  # noqa: PLC0415
 
-    with failures(FOUND), opened(read(path), write=False) as stores:
+    with failures(UNCHECKED), opened(read(path, code=UNCHECKED), write=False) as stores:
         if stores.catalog is None:
             why = stores.catalog_error or f"no catalog at {stores.database.place}"
-            raise Failure(f"nothing was backed up: {why}")
+            raise Failure(f"nothing was backed up: {why}", code=UNCHECKED)
         with shown() as progress:
             report = back_up(stores, _store_of(to), progress, keep)
     if as_json:

@@ -35,7 +35,17 @@ from app.testing.gateway_stages import migrated
 from tests.contracts.catalog import CatalogContract
 from tests.contracts.catalog.finishing import told
 from tests.contracts.catalog.packed import NOW, checkpoint, pack
-from tests.contracts.catalog.records import HAPPENED, attachment, delivery, finished, keep, known, message, spoilt
+from tests.contracts.catalog.records import (
+    HAPPENED,
+    attachment,
+    deleted,
+    delivery,
+    finished,
+    keep,
+    known,
+    message,
+    spoilt,
+)
 from tests.support.cases import for_each
 from tests.support.length import IS_LONG
 from tests.support.postgresql import new_database
@@ -106,7 +116,7 @@ SEARCHES: list[Callable[[SqlCatalog], object]] = [
     lambda catalog: catalog.oldest_content(5, 5),
     lambda catalog: catalog.content_to_remove(5),
     lambda catalog: catalog.left_to_complete(),
-    lambda catalog: catalog.drop_attachments([*AttachmentState], 5, 5),
+    lambda catalog: catalog.drop_attachments([*AttachmentState], 5, 5, deleted),
     lambda catalog: catalog.drop_messages(5, 5),
     lambda catalog: catalog.prune_events(5, 5, 5),
     lambda catalog: catalog.prune_events(5, 5, 5, 9),

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from random import Random
 
 import pyarrow as pa
 import pytest
@@ -146,7 +145,7 @@ def test_a_restored_journal_goes_on_and_the_old_gateway_is_refused(
         after = context.journal.identity()
     assert after.id == before.id
     assert after.epoch > before.epoch + 1000
-    said = backups.back_up(code=1)
+    said = backups.back_up(code=2)
     assert "was restored elsewhere" in str(said["error"])
 
 
@@ -185,7 +184,7 @@ def test_a_place_has_the_backups_of_one_journal(
     backups.back_up()
     other = Kept(tmp_path / "other")
     other.receive(3)
-    said = Backups(run, other, backups.place, capsys).back_up(code=1)
+    said = Backups(run, other, backups.place, capsys).back_up(code=2)
     with kept.context() as one, other.context() as two:
         ids = [context.journal.identity().id for context in (one, two)]
     assert f"are of journal {ids[0]}, and this is journal {ids[1]}" in str(said["error"])
@@ -271,11 +270,18 @@ def test_damage_is_told_of_and_the_rest_is_backed_up(kept: Kept, backups: Backup
 
 
 def test_a_damaged_backup_is_not_restored(kept: Kept, backups: Backups, tmp_path: Path) -> None:
-    kept.receive(9, settled=True)
+    """Nothing of it stays, wherever the damage is, so another one can be restored into the same place."""
+    kept.receive(6, settled=True)
+    Built(kept.folder).append(pa.table([pa.array([1.0])], pa.schema([field("X", pa.float64())])))
+    append(kept.folder / "audit", [b"1\n"])
     backups.back_up()
-    files = sorted(path for path in (backups.place / "data").rglob("*") if path.is_file() and path.stat().st_size)
-    flip(Random(1).choice(files))
-    backups.restore(tmp_path / "elsewhere", code=1)
+    for path in sorted(path for path in (backups.place / "data").rglob("*") if path.stat().st_size and path.is_file()):
+        whole = path.read_bytes()
+        flip(path)
+        backups.restore(tmp_path / "elsewhere", code=1)
+        path.write_bytes(whole)
+        assert [path for path in (tmp_path / "elsewhere").rglob("*") if path.is_file()] == []
+    backups.restore(tmp_path / "elsewhere").assert_served()
 
 
 def test_nothing_is_restored_over_what_is_there(kept: Kept, backups: Backups, tmp_path: Path) -> None:
@@ -312,5 +318,5 @@ def test_a_bucket_takes_backups_as_a_folder_does(kept: Kept, run: Run, tmp_path:
 def test_no_place_is_a_sentence(kept: Kept, run: Run) -> None:
     kept.receive(3)
     result = run("backup", "--config", kept.configuration, "--to", "ftp://somewhere")
-    assert result.code == 1
+    assert result.code == 2
     assert "ftp://somewhere" in result.err

@@ -14,6 +14,7 @@ import pytest
 
 from app.cli import INTERRUPTED
 from app.cli.application import COMMANDS, loaded
+from app.cli.pipeline_command import EXPECTATION
 from app.cli.repair_commands import UNCHECKED
 from app.cli.terminal import BROKEN_PIPE, FAILED, UNREACHABLE
 from app.main import SUPERSEDED_STATUS
@@ -267,7 +268,7 @@ def test_the_page_has_every_command_and_every_exit_status() -> None:
     rows = re.findall(r"^\| (`.*?) \|", page.partition("\n## ")[0], re.MULTILINE)
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == names
     statuses = {int(found) for found in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
-    assert statuses == {0, FAILED, UNCHECKED, UNREACHABLE, SUPERSEDED_STATUS, INTERRUPTED, BROKEN_PIPE}
+    assert statuses == {0, FAILED, UNCHECKED, UNREACHABLE, EXPECTATION, SUPERSEDED_STATUS, INTERRUPTED, BROKEN_PIPE}
 
 
 def test_pictures_of_the_page_are_there() -> None:

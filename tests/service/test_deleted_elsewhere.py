@@ -16,6 +16,7 @@ from app.model.message import PhysicalMessage
 from app.service.context import at_once
 from app.service.retention.deletion import Deletion, NotEnded
 from app.testing.gateway_stages import ManualClock, migrated, service_context
+from tests.contracts.catalog.records import deleted
 from tests.support.host import SOURCE, Host
 from tests.support.postgresql import new_database
 from tests.support.sas_client import Attached, binary_file
@@ -124,7 +125,7 @@ class Steps:
             self._elsewhere.drop_quarantine([entry])
             self.gone.add(entry)
         elif what == 3:
-            self._elsewhere.drop_attachments([AttachmentState.DELETED], self._host.clock.now() + 1, 1)
+            self._elsewhere.drop_attachments([AttachmentState.DELETED], self._host.clock.now() + 1, 1, deleted)
             self._removed.update(self.gone - {each.id for each in self._elsewhere.attachments_by_id([*self.gone])})
 
     def check(self) -> None:

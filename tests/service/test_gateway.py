@@ -277,6 +277,8 @@ def test_finished_content_settles_and_its_segment_goes(start: Start) -> None:
     content = bytes(range(256)) * 10_000
     sent = service.send(content)
     record = service.until_state(sent, AttachmentState.FINISHED)
+    sample = service.gateway.metrics.registry.get_sample_value
+    assert sample("attachment_gateway_deliveries_total", {"state": "queued"}) == 1, "it was accepted"
     assert record.storage == "journal"
     service.clock.advance(11)
     service.settler.settle()
@@ -322,9 +324,11 @@ def test_a_deleted_attachment_stays_deleted(start: Start) -> None:
     assert not service.gateway.deletion.attachment("0" * 32)
     service.queue.put(whole)
     until(lambda: len(service.queue) == 0, DEADLINE)
-    duplicates = service.gateway.metrics.registry.get_sample_value
-    until(lambda: (duplicates("attachment_gateway_duplicates_total", {"source": SOURCE}) or 0) >= 4, DEADLINE)
+    sample = service.gateway.metrics.registry.get_sample_value
+    until(lambda: (sample("attachment_gateway_duplicates_total", {"source": SOURCE}) or 0) >= 4, DEADLINE)
     assert service.gateway.catalog.counts()["attachments"]["deleted"] == 1
+    deleted = {"state": "deleted", "kind": record.kind.word if record.kind else ""}
+    assert sample("attachment_gateway_attachments_total", deleted) == 1
     with pytest.raises(KeyError):
         service.gateway.contents.open(replace(record, storage=None))
 

@@ -22,6 +22,7 @@ from app.service.content.settling import Settler
 from app.service.context import ReceiverContext, at_once
 from app.service.gateway import Gateway
 from app.service.quarantine.quarantine_records import copy_quarantined
+from app.service.receiving.catalog_claim import claim_again
 from app.service.receiving.journal_upkeep import seal_old_segment
 from app.service.retention.deletion import Deletion
 from app.service.retention.removal import Remover, RetentionClock, Sweeper
@@ -123,6 +124,7 @@ def test_when_the_grace_period_is_over_nothing_is_kept(start: Start) -> None:
     assert Position.unpack(gone.first_position).segment not in host.segments()
     host.days(8)
     assert host.context.catalog.attachment(gone.id) is None
+    assert [event.type for event in host.context.catalog.events_about(gone.id, 0)] == ["attachment.deleted"]
     host.receive(host.messages(attached))
     host.assert_whole(attached)
 
@@ -183,6 +185,22 @@ def test_a_segment_that_cannot_be_removed_keeps_no_other(start: Start, monkeypat
     with pytest.raises(GatewayError, match="the disk fails"):
         host.upkeep.retire_segments()
     assert [segment.number for segment in host.context.journal.segments()] == [1, 4]
+
+
+def test_the_segment_that_assembly_has_reached_stays_until_a_later_one(start: Start) -> None:
+    """A start looks for it in the journal, so it stays though nothing needs it."""
+    host = start(retention={"journal": "1s"}, content={"settle_after": "0s"})
+    host.receive_file(1)
+    host.clock.advance(2)
+    Settler(host.context).settle()
+    host.context.journal.seal()
+    host.clock.advance(2)
+    host.upkeep.retire_segments()
+    assert host.segments() == [1]
+    host.receive_file(1)
+    host.upkeep.retire_segments()
+    assert host.segments() == [2]
+    claim_again(host.context)
 
 
 def broken_disk(*_: object, **__: object) -> None:

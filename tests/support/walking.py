@@ -24,7 +24,7 @@ from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.records import Checkpoint
 from app.model.uploads import UploadLimits, UploadRecord
 from app.ports import AttachmentFilter, Catalog, Page, Sort
-from tests.contracts.catalog.records import State, attachment, delivery, finished, message, pages, spoilt
+from tests.contracts.catalog.records import State, attachment, deleted, delivery, finished, message, pages, spoilt
 
 LATEST = 1 << 40
 """When all lasting rows got their last message: those that come and go are older."""
@@ -145,7 +145,7 @@ class Walked:
         catalog.add_delivery(delivery(n, destination="quay", created_at=at, state=DeliveryState.FAILED), [])
         catalog.add_upload(UploadRecord(f"u{n}", "key:a", created_at=at, expires_at=LATEST), LIMITS)
         if first:
-            catalog.drop_attachments([State.EXPIRED], self._lasting + first, len(numbers))
+            catalog.drop_attachments([State.EXPIRED], self._lasting + first, len(numbers), deleted)
             gone = [number - len(numbers) for number in others]
             catalog.drop_quarantine([f"q{number}" for number in gone])
             for number in gone[:5]:

@@ -19,7 +19,7 @@ from app.service.events.event_entries import delivery_event, finished_events
 from app.service.receipts.receipt_appender import ReceiptAppender
 from app.service.retention.removal import Remover, RetentionClock
 from app.settings import RetentionSettings
-from tests.contracts.catalog.records import delivery
+from tests.contracts.catalog.records import deleted, delivery
 from tests.support.receipts import KEY, PEM
 from tests.web.conftest import connected
 from tests.web.stock import Stock
@@ -94,7 +94,7 @@ def test_a_receipt_comes_and_stays(stock: Stock, http: httpx.Client) -> None:
     assert made["detail"] == "number 0 of the log of receipts"
 
     assert http.delete(f"/v1/attachments/{record.id}").status_code == 204
-    stock.catalog.drop_attachments([AttachmentState.DELETED], stock.clock.now() + 1, 10)
+    stock.catalog.drop_attachments([AttachmentState.DELETED], stock.clock.now() + 1, 10, deleted)
     assert http.get(f"/v1/attachments/{record.id}").status_code == 404
     assert http.get(path).content == found.content
 
@@ -136,7 +136,7 @@ def test_a_limited_key_gets_receipts_of_its_sources_alone(stock: Stock, http: ht
         ]
         assert statuses == [200, 404]
         stock.catalog.set_state([mine.id, theirs.id], AttachmentState.DELETED)
-        stock.catalog.drop_attachments([AttachmentState.DELETED], stock.clock.now() + 1, 10)
+        stock.catalog.drop_attachments([AttachmentState.DELETED], stock.clock.now() + 1, 10, deleted)
     link = http.post("/v1/links", json={"path": f"/v1/attachments/{mine.id}/receipt"}, headers=headers)
     assert http.get(link.json()["url"]).status_code == 200
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli.application import application
-from app.model.records import EventRecord
+from app.model.records import Checkpoint, EventRecord, NewEvent
 from app.model.webhook_state import DeadLetter
 from tests.support.webhook_receiver import SECRET
 from tests.web.conftest import connected
@@ -68,6 +68,13 @@ def test_replay_sets_the_position(stock: Stock, http: httpx.Client) -> None:
     assert stock.catalog.webhooks()["audit"].position == 0
     for wrong in ({}, {"after": -1}, {"after": 1, "before": 2}, {"after": True}, {"after": "1"}):
         assert http.post("/v1/webhooks/audit/replay", json=wrong).status_code == 422, wrong
+    stock.catalog.checkpoint(Checkpoint(events=[NewEvent("attachment.finished", "a", 1, {})]))
+    newest = stock.catalog.last_event()
+    assert http.post("/v1/webhooks/audit/replay", json={"after": newest}).json()["last_event"] == newest
+    beyond = http.post("/v1/webhooks/audit/replay", json={"after": newest + 1})
+    assert (beyond.status_code, beyond.json()["errors"][0]["pointer"]) == (422, "#/after")
+    assert f"the newest event has the number {newest}" in beyond.json()["detail"]
+    assert stock.catalog.webhooks()["audit"].position == newest
 
 
 def test_the_command_line(stock: Stock, http: httpx.Client) -> None:

@@ -1,6 +1,6 @@
 """Counts of the catalog's records, and their deletion by age: in batches, the oldest first."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -87,10 +87,14 @@ class RetentionPart(CatalogPart):
         return self._all(refused.order_by(last, _attachments.c.id).limit(limit), attachment_record)
 
     def drop_attachments(
-        self, states: Collection[AttachmentState], last_received_before: int, limit: int
+        self,
+        states: Collection[AttachmentState],
+        last_received_before: int,
+        limit: int,
+        event: Callable[[AttachmentRecord], NewEvent],
     ) -> tuple[int, int]:
-        last, message = _attachments.c.last_received_at, _attachments.c.message_id
-        ended = select(_attachments.c.id, message).where(
+        last = _attachments.c.last_received_at
+        ended = select(_attachments).where(
             catalog_tables.IS_ENDED,
             last < last_received_before,
             # Not the bare column: SQLite would search by the index on states, and sort.
@@ -99,12 +103,14 @@ class RetentionPart(CatalogPart):
             ~_is_kept_as_expired,
             or_(_attachments.c.object_name.is_(None), _attachments.c.storage.is_not(None)),
         )
-        with self._database.write() as connection:
+        with self._database.write(durable=True) as connection:
             rows = connection.execute(ended.order_by(last, _attachments.c.id).limit(limit)).all()
-            _delete(connection, _attachments, [row.id for row in rows])
-            theirs = sorted({row.message_id for row in rows if row.message_id is not None})
+            records = [attachment_record(row) for row in rows]
+            _delete(connection, _attachments, [each.id for each in records])
+            theirs = sorted({each.message_id for each in records if each.message_id is not None})
             messages = _delete(connection, _messages, theirs, ~_has_attachments)
-        return len(rows), messages
+            log_events(connection, [event(each) for each in records if each.state is not AttachmentState.DELETED])
+        return len(records), messages
 
     def drop_messages(self, received_before: int, limit: int) -> int:
         received_at = _messages.c.received_at

@@ -1,6 +1,6 @@
 """Retention: what is old enough, or too much, to be kept."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from app.model.attachment import AttachmentState
@@ -27,11 +27,16 @@ class RetentionCatalog(Protocol):
         """Return quarantined attachments that got nothing since a time and still hold parts, oldest first."""
 
     def drop_attachments(
-        self, states: Collection[AttachmentState], last_received_before: int, limit: int
+        self,
+        states: Collection[AttachmentState],
+        last_received_before: int,
+        limit: int,
+        event: Callable[[AttachmentRecord], NewEvent],
     ) -> tuple[int, int]:
         """Remove attachments in these ended states that got nothing since a time and hold no parts, oldest first.
 
-        Messages without any attachment left are removed too. Returns how many attachments and how many messages.
+        The `event` of each is logged that was not deleted before. Messages without any attachment left are removed too.
+        Returns how many attachments and how many messages.
         """
 
     def drop_messages(self, received_before: int, limit: int) -> int:

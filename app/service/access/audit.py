@@ -39,6 +39,8 @@ RETRY_SECONDS = 1.0
 STOP_SECONDS = 5.0
 
 _ROTATED = re.compile(r"audit-(\d{8})\.jsonl")
+_TEXTS = ("from", "method", "path", "reason", "key")
+"""What entries may have, and is a text or null."""
 _CURSOR = re.compile(r"(\d{1,8})\.(\d{1,15})\.([0-9a-f]{8})")
 
 log = logger(__name__)
@@ -324,10 +326,23 @@ def _lines_backwards(data: mmap.mmap, end: int, sought: Sequence[bytes], first: 
         end = data.rfind(b"\n", 0, found) + 1
         line = data[end : data.find(b"\n", found) + 1]
         if all(each in line for each in sought):
-            with suppress(orjson.JSONDecodeError):
-                parsed = orjson.loads(line)
-                if isinstance(parsed, dict):
-                    yield _Line(end, line, parsed)
+            parsed = _entry_of(line)
+            if parsed is not None:
+                yield _Line(end, line, parsed)
+
+
+def _entry_of(line: bytes) -> Entry | None:
+    """Return the entry that a line is; None if the line is torn or damaged, so that a reader cannot rely on it."""
+    try:
+        found = orjson.loads(line)
+        has_time = datetime.fromisoformat(found["time"]).tzinfo is not None
+        said = [found["action"], found["result"], *(found[name] for name in _TEXTS if found.get(name) is not None)]
+        if (who := found.get("who")) is not None:
+            said += [who["kind"], who["name"], *who.values()]
+        has_status = isinstance(found.get("status"), int | None)
+    except (KeyError, TypeError, ValueError):
+        return None
+    return found if has_time and has_status and all(isinstance(each, str) for each in said) else None
 
 
 WINDOW_SECONDS = 60.0

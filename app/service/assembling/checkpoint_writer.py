@@ -86,9 +86,9 @@ class CheckpointWriter:
         checkpoint.source_dialects = unsaved.dialects
         checkpoint.events = [quarantine_event(record) for record in unsaved.quarantine]
         checkpoint.warned = [warned_event(source, found, now) for source, found in unsaved.warned]
-        if unsaved.discarded:
-            given_up = {record.id: record for record in checkpoint.attachments}
-            checkpoint.events += [deletion_event(given_up[each], now, reason=ABORTED) for each in unsaved.discarded]
+        discarded = {*unsaved.discarded}
+        given_up = [record for record in checkpoint.attachments if record.id in discarded]
+        checkpoint.events += [deletion_event(each, now, reason=ABORTED) for each in given_up]
         checkpoint.events += lone_message_events(answered, now)
         checkpoint.identified = [identified_event(source, found, now) for source, found in unsaved.identified]
         closed = close(checkpoint, self._contents(unsaved, now), now)
@@ -98,6 +98,7 @@ class CheckpointWriter:
         assembly.forget_beyond(ATTACHMENTS_IN_MEMORY)
         finished = [record for record in closed.attachments if record.id not in missed]
         context.metrics.count_attachments(AttachmentState.FINISHED, finished)
+        context.metrics.count_attachments(AttachmentState.DELETED, given_up)
         to_finish = unsaved.completed.keys() - {record.id for record in closed.attachments}
         self._pass_on([each for each in unsaved.completed if each in to_finish], unsaved.healed, checkpoint)
         for again in unsaved.sent_again:

@@ -72,3 +72,4 @@ class ReceiptSender:
         to, now = self._context.settings.destinations[destination], self._context.clock.now()
         delivery = new_delivery(identifier, message, {_PART: part}, to, now=now)
         self._catalog.add_delivery(delivery, [delivery_event(delivery)])
+        self._context.metrics.deliveries.labels(delivery.state).inc()

@@ -44,7 +44,9 @@ class JournalUpkeep:
     def retire_segments(self) -> None:
         """Retire sealed journal segments that nothing needs and that are older than `retention.journal`.
 
-        The catalog may be written meanwhile. So the progress of assembly is read before the needed segments.
+        The segment that assembly has reached stays: a start looks for it, to notice files that are missing, and
+        numbering continues behind it. The catalog may be written meanwhile. So the progress of assembly is read before
+        the needed segments.
         """
         progress = self._context.catalog.progress()
         before = self._clock.before(self._context.settings.retention.journal)

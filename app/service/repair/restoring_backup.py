@@ -66,15 +66,7 @@ def restore(settings: Settings, place: ContentStore, backup: str | None, progres
         if catalog is not None:
             targets.require_kind_of(catalog)
         there = targets.archived(header, files, progress)
-        for prefix, store in ((CONTENT, targets.content), (TABLES, targets.tables), (JOURNAL, targets.journal)):
-            for file in files:
-                if file.path.startswith(prefix) and file.path not in there:
-                    with store().create(file.path.removeprefix(prefix)) as target:
-                        _copy(place, file, target.write, progress)
-        for file in files:
-            if file.path.startswith(AUDIT):
-                with audit.new_file(settings.audit_folder, file.path.removeprefix(AUDIT)) as log:
-                    _copy(place, file, log.write, progress)
+        targets.copy(place, [file for file in files if file.path not in there], progress)
         identity = targets.begin_journal(header, place)
         receivers = [] if catalog is None else targets.load_catalog(catalog, header, identity)
     if identity is not None:
@@ -172,6 +164,33 @@ class _Targets:
                 )
             there.add(file.path)
         return there
+
+    def copy(self, place: ContentStore, files: Iterable[BackupFile], progress: ProgressListener) -> None:
+        """Copy everything but the catalog. When that fails, remove what was copied: another backup can be restored."""
+        stores = {CONTENT: self.content, TABLES: self.tables, JOURNAL: self.journal}
+        copied: dict[str, list[str]] = {prefix: [] for prefix in (*stores, AUDIT)}
+        folder = self._settings.audit_folder
+        try:
+            for prefix, names in copied.items():
+                for file in files:
+                    if not file.path.startswith(prefix):
+                        continue
+                    name = file.path.removeprefix(prefix)
+                    if prefix == AUDIT:
+                        with audit.new_file(folder, name) as log:
+                            names.append(name)
+                            _copy(place, file, log.write, progress)
+                    else:
+                        with stores[prefix]().create(name) as target:
+                            _copy(place, file, target.write, progress)
+                        names.append(name)
+        except BaseException:
+            for name in copied.pop(AUDIT):
+                (folder / name).unlink(missing_ok=True)
+            for prefix, names in copied.items():
+                if names:
+                    stores[prefix]().delete_all(names)
+            raise
 
     def begin_journal(self, header: BackupHeader, place: ContentStore) -> JournalIdentity | None:
         """Set the identity of the restored journal, before anything is written to it. Receivers have journals of their

@@ -57,6 +57,7 @@ class Deletion:
     def _delete(self, records: Sequence[AttachmentRecord]) -> None:
         now, ids = self._clock.now(), [each.id for each in records]
         self._catalog.set_state(ids, AttachmentState.DELETED, events=[deletion_event(each, now) for each in records])
+        self._context.metrics.count_attachments(AttachmentState.DELETED, records)
         deleted = self._catalog.attachments_by_id(ids)  # they may have been finished or settled meanwhile
         try:
             remove_content(deleted, self._context)

@@ -34,6 +34,7 @@ COUNT_SECONDS = 60.0
 Sized = TypeVar("Sized", AttachmentRecord, QuarantineRecord)
 
 _ROWS = (AttachmentState.DELETED, AttachmentState.QUARANTINED)
+_ROW_IS_OLD = "no message of it has come for longer than the retention settings allow"
 
 
 class RetentionClock:
@@ -131,6 +132,7 @@ class Remover:
         self._context.catalog.set_state(
             ids, AttachmentState.DELETED, reason_code="retention", reason=why, events=events
         )
+        self._context.metrics.count_attachments(AttachmentState.DELETED, old)
         self._context.notifier.notify()
         remove_content(old, self._context)
         self._dropped("content", len(old), sum(each.size or 0 for each in old))
@@ -146,10 +148,15 @@ class Remover:
         if refused:  # quarantine no longer keeps their parts for a retry
             self._between(lambda: self._release(refused))
         has_more = False
+        now = self._context.clock.now()
         ages = ((_ROWS, self._retention.attachments), ((AttachmentState.EXPIRED,), self._retention.expired))
         for states, age in ages:
             if (before := self._clock.before(age)) is not None:
-                attachments, messages = self._context.catalog.drop_attachments(states, before, AT_ONCE)
+                attachments, messages = self._context.catalog.drop_attachments(
+                    states, before, AT_ONCE, lambda each: deletion_event(each, now, reason=_ROW_IS_OLD)
+                )
+                if attachments:
+                    self._context.notifier.notify()
                 self._dropped("attachments", attachments)
                 self._dropped("messages", messages)
                 if messages:

@@ -185,6 +185,7 @@ class Deliveries:
         except BaseException:
             self.discard(delivery.id)
             raise
+        self._context.metrics.deliveries.labels(delivery.state).inc()
         self.outboxes[delivery.destination].wake()
         self._context.notifier.notify()
 

@@ -281,8 +281,13 @@ class WebhookDesk:
         self._change(name, state=WebhookState.ACTIVE)
 
     def rewind(self, name: str, after: int) -> None:
-        """Send the events after a number again, or skip those up to it. Those that were removed are left out."""
-        self._change(name, position=min(after, self._catalog.last_event()))
+        """Send the events after a number again, or skip those up to it. Those that were removed are left out.
+
+        Raises ValueError for a number that no event has yet.
+        """
+        if after > (newest := self._catalog.last_event()):
+            raise ValueError(f"the newest event has the number {newest}, and {after} is after it")
+        self._change(name, position=after)
 
     def requeue(self, name: str, events: Collection[int] | None) -> int:
         """Send dead letters (None: all) again; return how many."""

@@ -18,7 +18,7 @@ from app.web.dependencies.caller import CallerDep, require_unlimited, resource_r
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep
 from app.web.http.json_body import read_json, request_body
 from app.web.http.parameters import DIGITS, optional_time
-from app.web.problems import Problem, responses
+from app.web.problems import Problem, invalid_content, responses
 from app.web.resources.schemas import Links, PageView, page_view
 
 
@@ -149,11 +149,14 @@ def enable_webhook(name: Name, gateway: GatewayDep, base: BaseDep) -> WebhookVie
 )
 async def replay_webhook(name: Name, request: Request, gateway: GatewayDep, base: BaseDep) -> WebhookView:
     """Send the events after a number again. Each keeps its `webhook-id`. Events that `retention.events` has removed
-    are left out. A number after the webhook's position skips events."""
+    are left out. A number after the webhook's position skips events; one after the newest event is refused."""
     replay = await read_json(request, Replay)
 
     def rewind() -> WebhookView:
-        gateway.webhooks.rewind(_known(gateway, name), replay.after)
+        try:
+            gateway.webhooks.rewind(_known(gateway, name), replay.after)
+        except ValueError as error:
+            raise invalid_content("#/after", str(error)) from None
         return _view(gateway, name, base)
 
     return await run_in_threadpool(rewind)

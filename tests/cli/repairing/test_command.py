@@ -1,6 +1,7 @@
 """What the commands say and leave alone."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -26,7 +27,14 @@ def test_what_cannot_be_checked_is_said(kept: Kept, fsck: Fsck) -> None:
     kept.folder.rmdir()
     result = fsck.command()
     assert result.code == 2
-    assert str(kept.folder) in result.err
+    assert f"no journal at {kept.folder}" in result.err
+
+
+@pytest.mark.parametrize("command", [("fsck",), ("fsck", "--repair"), ("rebuild", "--yes"), ("backup", "--to", "x")])
+def test_settings_that_cannot_be_read_are_no_difference(run: Run, tmp_path: Path, command: tuple[str, ...]) -> None:
+    result = run(*command, "--config", tmp_path / "none.toml")
+    assert (result.code, result.out) == (2, "")
+    assert "none.toml" in result.err
 
 
 def test_a_plan_is_shown_and_nothing_done_without_a_yes(kept: Kept, run: Run) -> None:

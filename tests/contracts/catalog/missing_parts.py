@@ -6,7 +6,7 @@ from app.model.attachment import DeliveryState
 from app.model.records import NewEvent
 from app.ports import Catalog, MissingRequest
 from app.ports.catalog.missing_parts import ReceivedAfterRequest
-from tests.contracts.catalog.records import State, attachment, delivery, keep
+from tests.contracts.catalog.records import State, attachment, deleted, delivery, keep
 
 
 def request(number: int, **changes: Any) -> MissingRequest:
@@ -53,7 +53,7 @@ class MissingParts:
         catalog.end_requests("quay", [(attachment(1).correl_id, "deleted"), (b"\0" * 16, "nothing of it is known")])
         assert catalog.missing_request("a1") == request(1, next_at=None, ended="deleted")
         assert to_ask(catalog, 1 << 40) == []
-        catalog.drop_attachments([State.DELETED], 1 << 40, 9)
+        catalog.drop_attachments([State.DELETED], 1 << 40, 9, deleted)
         assert catalog.missing_request("a2") is None
 
     def test_parts_that_come_after_a_request_are_counted_once(self, catalog: Catalog) -> None:

@@ -27,6 +27,11 @@ State = AttachmentState
 HAPPENED = NewEvent("attachment.finished", "a", 5, {"name": "Grüße\0.txt", "size": 3, "parts": [1, None]})
 
 
+def deleted(record: AttachmentRecord) -> NewEvent:
+    """Return an event of an attachment that is removed."""
+    return NewEvent("attachment.deleted", record.id, 5, {})
+
+
 def attachment(number: int, state: State = State.RECEIVING, **changes: Any) -> AttachmentRecord:
     kind = AttachmentKind.BINARY_FILE
     record = AttachmentRecord(f"a{number}", "quay", number.to_bytes(16, "big"), state, kind=kind)

@@ -14,6 +14,7 @@ from tests.contracts.catalog.records import (
     HAPPENED,
     State,
     attachment,
+    deleted,
     delivery,
     finished,
     keep,
@@ -138,7 +139,7 @@ class Retention:
         assert [record.id for record in catalog.content_to_remove(1)] == ["a0"]
         catalog.content_removed(["a1", "a3", "a9"])
         assert [record.id for record in catalog.content_to_remove(9)] == ["a0"]
-        assert catalog.drop_attachments([State.DELETED], 9, 9) == (2, 0)
+        assert catalog.drop_attachments([State.DELETED], 9, 9, deleted) == (2, 0)
         assert (known(catalog, 0).object_name, known(catalog, 3).object_name) == ("o0", "o3")
 
     def test_ended_attachments_go_with_messages_that_have_no_others(self, catalog: Catalog) -> None:
@@ -155,9 +156,9 @@ class Retention:
         catalog.checkpoint(Checkpoint(messages=[message(number, f"a{number}") for number in range(4)]))
         catalog.checkpoint(Checkpoint(messages=[message(9)]))
         every = [*State]
-        assert catalog.drop_attachments(every, 5, 1) == (1, 0)
-        assert catalog.drop_attachments([State.DELETED], 5, 9) == (0, 0)
-        assert catalog.drop_attachments(every, 9, 9) == (2, 1)
+        assert catalog.drop_attachments(every, 5, 1, deleted) == (1, 0)
+        assert catalog.drop_attachments([State.DELETED], 5, 9, deleted) == (0, 0)
+        assert catalog.drop_attachments(every, 9, 9, deleted) == (2, 1)
         assert [catalog.attachment(f"a{number}") is None for number in range(6)] == [
             True,
             True,
@@ -168,7 +169,8 @@ class Retention:
         ]
         assert [catalog.message(f"m{number}") is None for number in range(4)] == [False, True, False, False]
         catalog.restart(["a2"], State.EXPIRED, "gone")
-        assert catalog.drop_attachments([State.EXPIRED], 9, 9) == (1, 1)
+        assert catalog.drop_attachments([State.EXPIRED], 9, 9, deleted) == (1, 1)
+        assert [event.subject for event in catalog.events_after(0, 9)] == ["a1", "a2"], "a0 and a5 were deleted before"
         assert (catalog.drop_messages(9, 9), catalog.drop_messages(10, 9)) == (0, 1)
         assert catalog.kept()["attachments"] == Kept(0)
 

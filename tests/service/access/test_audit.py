@@ -23,7 +23,8 @@ from app.testing.waiting import until
 
 
 def entry(number: int) -> dict[str, Any]:
-    return {"time": f"{number:06}", "action": "send", "path": "x" * 40, "n": number}
+    time = datetime.fromtimestamp(number, UTC).isoformat()
+    return {"time": time, "action": "send", "result": "done", "path": "x" * 5, "n": number}
 
 
 def everything(log: AuditLog, limit: int = 7) -> list[int]:
@@ -102,6 +103,21 @@ def test_a_full_disk_repeats_no_entry(tmp_path: Path, monkeypatch: pytest.Monkey
         assert everything(AuditLog(tmp_path, 1 << 20, 3)) == [2, 1, 0], (begun, room)
 
 
+def test_a_damaged_line_spoils_no_other(tmp_path: Path) -> None:
+    """Each member of an entry is missing or of another type: the readers of entries rely on them."""
+    who = {"kind": "key", "name": "a", "id": ""}
+    whole = entry(1) | {"who": who, "from": "::1", "method": "GET", "reason": None, "status": 200}
+    lines: list[Any] = [whole, 7, None, [], "time", {"time": 3}]
+    lines += [{name: whole[name] for name in whole if name != left} for left in ("time", "action", "result")]
+    lines += [whole | {name: [1]} for name in (*whole, "key") if name != "n"]
+    lines += [whole | {"time": time} for time in ("", "2026-1I-30T18:42:18.265796+00:00", "2026-11-30T18:42:18")]
+    lines += [whole | {"who": damaged} for damaged in ("a", {}, {"kind": "key"}, who | {"id": 1}, who | {"name": None})]
+    append(tmp_path, [orjson.dumps(each) + b"\n" for each in [*lines, entry(2)]])
+    log = AuditLog(tmp_path, 1 << 20, 3)
+    assert everything(log) == [2, 1]
+    assert [each["n"] for each in log.about("time", datetime.fromtimestamp(0, UTC), 1 << 20)] == [2, 1]
+
+
 @pytest.mark.process
 def test_several_processes_write_whole_lines(tmp_path: Path) -> None:
     children = []
@@ -174,7 +190,7 @@ def test_only_lines_with_the_texts_are_parsed_and_only_files_of_the_time(
     names = ['"', "\\", "Åsa", "\n", "a", "refused", "done", "sign-in"]
     for number in range(300):
         result = "refused" if number % 50 == 7 else "done"
-        log.add(entry(number) | {"result": result, "who": {"name": random.choice(names)}})
+        log.add(entry(number) | {"result": result, "who": {"kind": "key", "name": random.choice(names)}})
         if number % 9 == 0:
             assert log.flush()
     assert log.flush()
