@@ -70,6 +70,13 @@ KNOWN = (
     ),
     Known(
         "sas_rendezvous",
+        ANY,
+        ANY,
+        r"swap .*(AT[XBO]).*; swap .*\1.*",
+        "two swaps of the same records with other messages come to a swap of these records",
+    ),
+    Known(
+        "sas_rendezvous",
         ".*(texts|binaries).*",
         ANY,
         "swap .*(HDR|FDC|LST).*",
