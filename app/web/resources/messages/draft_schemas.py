@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
+from app.codecs.charset_text import charset_codec
 from app.model.attachment import AttachmentKind
 from app.model.names import folded
 from app.model.validation import (
@@ -101,6 +102,13 @@ class DataSetDraft(Strict):
     def _is_known(cls, given: str | None) -> str | None:
         if given is not None and given not in FORMATS:
             raise ValueError(f"unknown format {given!r}; choose one of: {', '.join(FORMATS)}")
+        return given
+
+    @field_validator("encoding")
+    @classmethod
+    def _is_character_set(cls, given: str | None) -> str | None:
+        if given is not None:
+            charset_codec(given)
         return given
 
     @model_validator(mode="after")
