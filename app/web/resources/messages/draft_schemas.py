@@ -148,6 +148,14 @@ class MapValueDraft(Strict):
     type: MapType
     value: int | float | str
 
+    @field_validator("value", mode="before")
+    @classmethod
+    def _is_number_or_text(cls, given: Any) -> Any:
+        # Pydantic would give an error for each type of the union, at a place that the JSON does not have.
+        if isinstance(given, bool) or not isinstance(given, int | float | str):
+            raise ValueError("give a number or a text")  # noqa: TRY004 - pydantic's error
+        return given
+
     @model_validator(mode="after")
     def _suits_its_type(self) -> Self:
         check_map_value(self.type, self.value)
