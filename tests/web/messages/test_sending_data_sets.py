@@ -144,6 +144,18 @@ def test_a_file_that_cannot_be_read_is_told(shared_stock: Stock, shared_http: ht
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize("name", ["X.", ".X"])
+def test_a_name_with_an_empty_half_is_refused(
+    shared_stock: Stock, shared_http: httpx.Client, name: str, *, dry_run: bool
+) -> None:
+    response = posted(shared_http, SALES, dry_run=dry_run, name=name)
+    assert (response.status_code, response.json()["type"]) == (422, "/problems/unsuitable"), response.text
+    (error,) = response.json()["errors"]
+    assert (error["pointer"], error["code"]) == ("#/attachments/0/name", "member")
+    assert list(shared_stock.store.names()) == []
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
 def test_an_encoding_that_is_no_character_set_is_refused_at_its_place(
     shared_stock: Stock, shared_http: httpx.Client, *, dry_run: bool
 ) -> None:
