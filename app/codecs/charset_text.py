@@ -1,13 +1,31 @@
-"""Incremental decoding of text in any of Python's character sets; undecodable bytes are replaced and counted."""
+"""Python's codecs of character sets, and incremental decoding of text; undecodable bytes are replaced and counted."""
 
 import codecs
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from app.wire.kinds import Buffer
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 _UTF_16_MARKS = {codecs.BOM_UTF16_BE: "utf-16-be", codecs.BOM_UTF16_LE: "utf-16-le"}
+_NO_CHARACTER_SETS: Final = frozenset(
+    {"charmap", "idna", "mbcs", "oem", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"}
+)
+"""Python's codecs of texts that are no character sets, or not the same one on every machine."""
+
+
+def charset_codec(name: str) -> str:
+    """Return the name of Python's codec of a character set. Raises ValueError for a name that is none of a character
+    set."""
+    try:
+        found = codecs.lookup(name).name
+        "".encode(found)  # Python refuses codecs that convert no text to bytes
+    except (LookupError, ValueError):
+        found = ""
+    if not found or found in _NO_CHARACTER_SETS:
+        raise ValueError(f"unknown character set {name!r}")
+    return found
 
 
 class TextDecoder:

@@ -56,7 +56,7 @@ LONGEST_PROPERTY = 4096
 _IN_GROUP = MQMF_MSG_IN_GROUP | MQMF_LAST_MSG_IN_GROUP
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
-_TRAITS = FramingTraits("mq_group", reads_segments=True)
+_TRAITS = FramingTraits("mq_group", reads_segments=True, refused_msg_types=frozenset({MQMT_REPORT}))
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class MqGroup(Framing):
 
         Raises InvalidInputError: `report-message`, `no-identifier`, or `bad-grouping` with the field of the descriptor.
         """
-        if message.msg_type == MQMT_REPORT:
+        if message.msg_type in self.traits.refused_msg_types:
             raise InvalidInputError(
                 "report-message", "msg_type", -1, "a report message is about another message and has no data of a file"
             )

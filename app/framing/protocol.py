@@ -418,10 +418,10 @@ class Framing(Protocol):
         field: pa.Field,  # noqa: ARG002
         values: pa.Array,  # noqa: ARG002
         damaged: pa.Array | None,  # noqa: ARG002
-        options: FramingOptions,  # noqa: ARG002
+        files: Sequence[str],  # noqa: ARG002
     ) -> None:
-        """Check values of a variable of a data set, and the bytes of those that did not decode. Raises BadValueError
-        for the first one that messages have no place for."""
+        """Check values of a variable of a data set, and the bytes of those that did not decode. `files` are the names
+        of the message's files. Raises BadValueError for the first value that messages have no place for."""
         return
 
     def checked_rows(

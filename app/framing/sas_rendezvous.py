@@ -151,7 +151,7 @@ class SasRendezvous(Framing):
         field: pa.Field,  # noqa: ARG002
         values: pa.Array,
         damaged: pa.Array | None,
-        options: FramingOptions,  # noqa: ARG002
+        files: Sequence[str],  # noqa: ARG002
     ) -> None:
         rendezvous_bodies.check_texts(values, damaged)
 

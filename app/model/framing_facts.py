@@ -23,7 +23,8 @@ class FramingTraits(NamedTuple):
     they belong to; a transport reports when it may have missed some (`app.model.message.GAP`). A message that is
     `told_by_topic` says in its MQTT topic what it is (`app.model.message.TOPIC`), and its payload is its body as it is.
     A framing that `keeps_types` sends data sets with types that SAS lacks: integers, decimals, booleans, bytes, and
-    texts that are null.
+    texts that are null. Receivers refuse messages with the MsgTypes `refused_msg_types`, so that no application's
+    message of such a type is sent.
     """
 
     name: str
@@ -33,3 +34,4 @@ class FramingTraits(NamedTuple):
     told_by_topic: bool = False
     keeps_types: bool = False
     captures: Captures = Captures()
+    refused_msg_types: frozenset[int] = frozenset()

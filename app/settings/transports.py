@@ -203,8 +203,9 @@ class Source(Endpoint):
 class Destination(Endpoint):
     """A place to send to.
 
-    `body_limit` bounds the body of a part and `record_length` a record, in bytes. `attempts` of 0 tries
-    for ever, with pauses from `retry_first` up to `retry_longest`. `group` chooses what a framing with groups makes
+    `body_limit` bounds the body of a part and `record_length` a record, in bytes. `attempts` bounds the attempts after
+    the last one in which the broker took messages; 0 tries for ever. Pauses last from `retry_first` up to
+    `retry_longest`. `group` chooses what a framing with groups makes
     of a file: the messages of a group, or the segments of one message. `data_set_version` is the version of SAS data
     sets that the receiving program reads. If `ordered`, a delivery waits until the one before it has ended. At most
     `answer_missing_rate` requests of receivers for missing parts are answered in a minute."""

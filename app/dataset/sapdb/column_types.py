@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from app.codecs.sapdb.constants import (
     ASCII_TEXTS,
@@ -190,23 +192,42 @@ def sapdb_type(of: pa.Field, needs: Needs = _ANY) -> SapdbColumnType:
     return inferred
 
 
+def type_fault(kind: str) -> str | None:
+    """Return why this word of metadata names no SAP DB type; None if it names one, or is empty.
+
+    A number is the code of a type without a name, of which values were received as bytes.
+    """
+    if not kind or kind.isdecimal() or kind.upper() in DataType.__members__:
+        return None
+    return f"unknown {TYPE} {kind[:80]!r}; choose one of: {', '.join(name.lower() for name in DataType.__members__)}"
+
+
 def _type_of_metadata(of: pa.Field, needs: Needs) -> SapdbColumnType | None:
     """Return what the metadata of a field say, where that suits its type and its values."""
     entries = of.metadata or {}
     try:
         data_type = DataType[entries[TYPE.encode()].decode().upper()]
+        if data_type in LONGS and pa.types.is_string(of.type):
+            return SapdbColumnType(data_type, 0)
         length, frac = int(entries[LENGTH.encode()]), int(entries[FRAC.encode()])
         suits = arrow_type(ParameterInfo(0, 0, data_type, frac, length, 1, 1)) == of.type
     except (KeyError, ValueError, UnicodeDecodeError, InvalidInputError):
         return None
     if not suits:
         return None
-    if data_type in LONGS:
-        return SapdbColumnType(data_type, 0)
     is_text = data_type in TEXTS
     if is_text and not needs.is_latin and data_type not in UNICODE_TEXTS:
         return None
     return SapdbColumnType(data_type, max(length, needs.length) if is_text or data_type in BYTES else length, frac)
+
+
+def lengths(values: pa.Array) -> NDArray[np.int64]:
+    """Return the length of each text without the blanks behind it, in characters of UCS-2, or of each byte string; 0
+    for a null."""
+    if sas_columns.is_text(values.type):
+        return wide_lengths(pc.ascii_rtrim(sas_columns.strings(values), characters=" "))
+    found: NDArray[np.int64] = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
+    return found.astype(np.int64)
 
 
 def needs(batches: Iterable[pa.RecordBatch], before: Mapping[str, Needs] | None = None) -> dict[str, Needs]:
@@ -215,17 +236,31 @@ def needs(batches: Iterable[pa.RecordBatch], before: Mapping[str, Needs] | None 
     for batch in batches:
         for field, values in zip(batch.schema, batch.columns, strict=True):
             if sas_columns.is_text(field.type):
-                texts = pc.ascii_rtrim(sas_columns.strings(values), characters=" ")
+                texts = sas_columns.strings(values)
                 is_ascii = pc.all(pc.string_is_ascii(texts)).as_py() is not False
                 is_latin = is_ascii or pc.any(pc.match_substring_regex(texts, _NOT_LATIN)).as_py() is not True
-                added = Needs(int(wide_lengths(texts).max(initial=1)), is_latin)
+                added = Needs(int(lengths(values).max(initial=1)), is_latin)
             elif pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
-                added = Needs(pc.max(pc.binary_length(values)).as_py() or 1)
+                added = Needs(int(lengths(values).max(initial=1)))
             else:
                 continue
             known = found.get(field.name, Needs())
             found[field.name] = Needs(max(known.length, added.length), known.is_latin and added.is_latin)
     return found
+
+
+def longest(data_type: DataType, *, unicode_packet: bool = False) -> int:
+    """Return the most characters or bytes that a value of a type of texts or bytes has in a packet."""
+    wide = in_out_len(data_type, 1, unicode_packet=unicode_packet) - in_out_len(data_type, 0)
+    return (_LONGEST_FIELD - 1) // wide
+
+
+def too_long(wanted: SapdbColumnType, *, unicode_packet: bool = False) -> str:
+    """Return why values of a type are too long for a packet."""
+    unit = "characters" if wanted.data_type in TEXTS else "bytes"
+    most = longest(wanted.data_type, unicode_packet=unicode_packet)
+    kind = wanted.data_type.name.replace("_", " ")
+    return f"it needs {wanted.length:,} {unit}, and {kind} has at most {most:,}: send such values as files"
 
 
 def parameters(
@@ -244,8 +279,7 @@ def parameters(
             wanted = wanted._replace(data_type=DataType.VARCHAR_UNICODE if is_varying else DataType.UNICODE)
         size = in_out_len(wanted.data_type, wanted.length, unicode_packet=unicode_packet)
         if size > _LONGEST_FIELD:
-            why = f"values of {wanted.length:,} characters take {size:,} bytes, and a field has {_LONGEST_FIELD:,}"
-            raise InvalidInputError("too-long", field.name, -1, f"{why}: send them as files")
+            raise InvalidInputError("too-long", field.name, -1, too_long(wanted, unicode_packet=unicode_packet))
         try:
             mode = int((field.metadata or {})[MODE.encode()]) & 0xFF
         except (KeyError, ValueError):

@@ -4,7 +4,7 @@ A result set, or a mass insert, is a data set: a segment with shortinfo describe
 vardata bring its rows, in packets of any order. Values of LONG columns, which putval and getval carry, are files.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -65,9 +65,9 @@ class OrderPacket(Framing):
         field: pa.Field,
         values: pa.Array,
         damaged: pa.Array | None,  # noqa: ARG002 - what is sent is the text
-        options: FramingOptions,  # noqa: ARG002
+        files: Sequence[str],
     ) -> None:
-        packet_writer.check_values(field, values)
+        packet_writer.check_values(field, values, files)
 
     def checked_rows(
         self, name: tuple[str, str], schema: pa.Schema, batches: Iterator[pa.RecordBatch], options: FramingOptions

@@ -5,6 +5,7 @@ its rows follow, each with the parsid and the number of rows before its own. A f
 first one names it. Identifiers follow from the attachment, so the same delivery gives the same packets each time.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, NamedTuple
@@ -45,7 +46,7 @@ from app.codecs.sapdb.packet_records import (
 from app.codecs.sapdb.parameter_values import LONG_SIZE, Manner, code_of
 from app.codecs.sapdb.part_buffers import LongValue, encode_part
 from app.dataset import sas_columns, side_columns
-from app.dataset.conversion_error import BadValueError
+from app.dataset.conversion_error import BadValueError, refuse_any
 from app.dataset.sapdb import column_types
 from app.dataset.sapdb import row_columns as data_rows
 from app.framing.order_packet.packet_pieces import KEY_SIZE, LONG_ID_SIZE, REFERENCE
@@ -74,7 +75,7 @@ def messages(
 ) -> Iterator[PhysicalMessage]:
     """Make all packets of a delivery. Raises InvalidInputError and WireError for what packets have no place for."""
     numbers = count()
-    files = {each.qualifier_2: each for each in delivery.attachments if each.kind is not AttachmentKind.DATA_SET}
+    files = [each for each in delivery.attachments if each.kind is not AttachmentKind.DATA_SET]
     for attachment in delivery.attachments:
         is_table = attachment.kind is AttachmentKind.DATA_SET
         packets = _table(attachment, options, contents, files) if is_table else _file(attachment, options, contents)
@@ -101,14 +102,20 @@ _MANNER: Final = Manner(code_of(MessCode.ASCII, "<"), Context("<"))
 """How values are written to check them: another byte order or code of texts has room for the same ones."""
 
 
-def check_values(field: pa.Field, values: pa.Array) -> None:
-    """Check values of a column, as far as they do not depend on other attachments. Raises BadValueError."""
+def check_values(field: pa.Field, values: pa.Array, files: Sequence[str]) -> None:
+    """Check values of a column of a message with files of these names. Raises BadValueError."""
     if _have_a_place(field, values):
         return
     needed = column_types.needs([pa.RecordBatch.from_arrays([values], schema=pa.schema([field]))])
     wanted = column_types.sapdb_type(field, needed.get(field.name, column_types.Needs()))
     if wanted.data_type in LONGS:
+        _check_named(values, Counter(files))
         return
+    if wanted.data_type in column_types.TEXTS | column_types.BYTES:
+        lengths = column_types.lengths(values)
+        refuse_any(lengths > column_types.longest(wanted.data_type), column_types.too_long(wanted))
+        if sas_columns.is_text(values.type) and not field.metadata:
+            return
     try:
         (info,) = column_types.parameters(pa.schema([field]), needed)
     except InvalidInputError:
@@ -124,7 +131,7 @@ def _have_a_place(field: pa.Field, values: pa.Array) -> bool:
         sizes = pc.abs(values)
         ordinary = pc.and_(pc.greater(sizes, _ORDINARY[0]), pc.less(sizes, _ORDINARY[1]))
         return pc.all(pc.or_(ordinary, pc.equal(sizes, 0))).as_py() is not False
-    is_any = pa.types.is_integer(values.type) or pa.types.is_boolean(values.type) or sas_columns.is_text(values.type)
+    is_any = pa.types.is_integer(values.type) or pa.types.is_boolean(values.type)
     return is_any and not field.metadata
 
 
@@ -177,7 +184,7 @@ def _table(
     attachment: OutgoingAttachment,
     options: FramingOptions,
     contents: DeliveryContents,
-    files: Mapping[str, OutgoingAttachment],
+    files: Sequence[OutgoingAttachment],
 ) -> Iterator[bytes]:
     with contents.table(attachment) as table:
         schema = side_columns.without_sides(table.schema_arrow)
@@ -280,22 +287,43 @@ def _insert(packets: _Packets, statement: Part, buffer: bytes, before: int, numb
     )
 
 
-def _long_named(files: Mapping[str, OutgoingAttachment]) -> Callable[[str], LongDescriptor]:
+def _long_named(files: Sequence[OutgoingAttachment]) -> Callable[[str], LongDescriptor]:
     """Return a function that finds the descriptor of a LONG value by the name of a file of the delivery, or by a
     reference."""
+    numbers = Counter(each.qualifier_2 for each in files)
+    by_name = {each.qualifier_2: each for each in files}
 
     def named(name: str) -> LongDescriptor:
-        if name in files:
-            return _descriptor(files[name].correl_id, valmode=ValMode.NODATA, maxlen=files[name].size)
-        try:
-            identifier = bytes.fromhex(name.removeprefix(REFERENCE)) if name.startswith(REFERENCE) else b""
-        except ValueError:
-            identifier = b""
-        if len(identifier) != LONG_ID_SIZE:
-            raise InvalidInputError("value", "LONG", -1, f"{name[:80]!r} names no file of the same message")
-        return _descriptor(identifier, valmode=ValMode.NODATA)
+        if (why := _unnamed(name, numbers)) is not None:
+            raise InvalidInputError("value", "LONG", -1, why)
+        if (file := by_name.get(name)) is not None:
+            return _descriptor(file.correl_id, valmode=ValMode.NODATA, maxlen=file.size)
+        return _descriptor(_referred(name), valmode=ValMode.NODATA)
 
     return named
+
+
+def _check_named(values: pa.Array, files: Mapping[str, int]) -> None:
+    """Check cells of a LONG column, of a message with this number of files of each name. Raises BadValueError."""
+    for row, name in enumerate(values.to_pylist()):
+        if name and (why := _unnamed(name, files)) is not None:
+            raise BadValueError(row, why)
+
+
+def _unnamed(name: str, files: Mapping[str, int]) -> str | None:
+    """Return why a cell of a LONG column names no single value; None if it does."""
+    if (number := files.get(name, 0)) > 1:
+        return f"{name[:80]!r} is the name of {number} files of the same message"
+    return None if number or _referred(name) else f"{name[:80]!r} names no file of the same message"
+
+
+def _referred(name: str) -> bytes:
+    """Return the identifier of a LONG value in a reference to it; nothing for other texts."""
+    try:
+        identifier = bytes.fromhex(name.removeprefix(REFERENCE)) if name.startswith(REFERENCE) else b""
+    except ValueError:
+        return b""
+    return identifier if len(identifier) == LONG_ID_SIZE else b""
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

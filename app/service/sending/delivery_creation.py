@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from app.dataset.value_labels import Catalog
 from app.framing.registry import framing
-from app.model.attachment import DeliveryState
+from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.errors import CatalogError, InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, FramingOptions
@@ -249,6 +249,8 @@ class Deliveries:
     def _prepare(self, submission: Submission, run: Runner) -> Preparation:
         destination = find_destination(self.destinations, submission.message.destination)
         most_bytes = self._context.settings.limits.upload_bytes
+        attachments = submission.message.attachments
+        files = tuple(each.name or "" for each in attachments if each.kind is not AttachmentKind.DATA_SET)
 
         def check_room() -> None:
             self._check_room(0)
@@ -256,7 +258,7 @@ class Deliveries:
         def convert(
             part: StoredPart, request: ConversionRequest, companions: Companions, object_name: str
         ) -> ConvertedFile:
-            target = target_of(destination, most_bytes, self._context.settings.limits.expansion)
+            target = target_of(destination, most_bytes, self._context.settings.limits.expansion, files)
             return convert_and_store(self._store, part, request, target, object_name, run, check_room, companions)
 
         def store_catalog(catalog: Catalog, library: str, object_name: str) -> ConvertedFile:

@@ -128,6 +128,8 @@ def check_destination_takes(message: DraftedMessage, destination: Destination) -
         for number, attachment in enumerate(message.attachments)
         if attachment.kind not in carries.kinds
     ]
+    if (msg_type := message.original_msg_type) in carries.traits.refused_msg_types:
+        refusals.append(Refusal(("original_msg_type",), f"receivers of the framing {name} refuse MsgType {msg_type}"))
     if application is not None and not carries.application_message:
         refusals.append(Refusal(("application_message",), f"the framing {name} carries no application message"))
     elif application is not None:

@@ -69,10 +69,14 @@ def prepare(
             continue
         part, object_name = parts[attachment.part], f"{folder}/data-set-{number}"
         where = ("attachments", number)
+        if (names := _names(attachment)) is None:
+            why = f"{attachment.name!r} is no name of a data set: give LIBRARY.MEMBER, or the member alone"
+            faults.append(MessageFault((*where, "name"), Fault(None, "member", why)))
+            continue
         try:
             catalog_part, define = attachment.conversion.catalog, attachment.conversion.define
             companions = Companions(parts[catalog_part] if catalog_part else None, parts[define] if define else None)
-            converted = convert(part, _request(attachment, part), companions, object_name)
+            converted = convert(part, _request(attachment, names, part), companions, object_name)
         except InvalidInputError as error:
             faults.append(MessageFault((*where, "part"), Fault(None, error.code, str(error))))
             continue
@@ -127,11 +131,22 @@ def _catalog_attachment(first: DraftedAttachment, parts: Mapping[str, StoredPart
     )
 
 
-def _request(attachment: DraftedAttachment, part: StoredPart) -> ConversionRequest:
-    """Return the conversion request of an attachment, with the names that it gives to its data set."""
+_Names = tuple[str | None, str | None]
+"""The library and the member of a data set; what is None is taken from its file."""
+
+
+def _names(attachment: DraftedAttachment) -> _Names | None:
+    """Return the names that an attachment gives to its data set; None for a name of two parts with an empty one."""
     library, member = attachment.qualifier_1, attachment.name
     if library is None and member is not None and "." in member:
         library, _, member = member.partition(".")
+        return (library, member) if library and member else None
+    return library, member
+
+
+def _request(attachment: DraftedAttachment, names: _Names, part: StoredPart) -> ConversionRequest:
+    """Return the conversion request of an attachment whose data set has these names."""
+    library, member = names
     file_stem = _EXTENSION.sub("", part.base_name)
     overrides = replace(attachment.conversion.overrides, library=library, member=member, file_stem=file_stem)
     return replace(attachment.conversion, overrides=overrides)

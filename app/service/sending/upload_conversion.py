@@ -76,8 +76,11 @@ class ConvertedFile(NamedTuple):
     sha256: str = ""
 
 
-def target_of(destination: Destination, most_bytes: int, expansion: int | None = None) -> DataSetTarget:
+def target_of(
+    destination: Destination, most_bytes: int, expansion: int | None = None, files: tuple[str, ...] = ()
+) -> DataSetTarget:
     """Return the limits of a destination, with at most `most_bytes` bytes, and `expansion` times the bytes of the file.
+    `files` are the names of the message's files.
 
     Raises InvalidInputError for an unknown character set.
     """
@@ -97,6 +100,7 @@ def target_of(destination: Destination, most_bytes: int, expansion: int | None =
         keeps_types=carries.traits.keeps_types,
         extras=carries.extras,
         sent_as=framing_options(destination, destination.body_limit),
+        files=files,
     )
 
 

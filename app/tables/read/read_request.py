@@ -132,7 +132,7 @@ class DataSetTarget:
     times `source_bytes`, the size of their file (None: no limit). A destination that `keeps_types` takes integers,
     decimals, booleans, bytes, and texts that are null as they are; SAS lacks these. `extras` are the properties of a
     data set that its framing carries (`app.framing.protocol.Framing.extras`). Values must have a place in the messages
-    that are `sent_as` these options say.
+    that are `sent_as` these options say, together with the message's other attachments: its `files`, by their names.
     """
 
     charset: str = "utf-8"
@@ -145,6 +145,7 @@ class DataSetTarget:
     keeps_types: bool = False
     extras: frozenset[str] = frozenset({"version", "sort_variables", "indexes", "constraints"})
     sent_as: FramingOptions | None = None
+    files: tuple[str, ...] = ()
 
     @property
     def longest_text(self) -> int:
@@ -155,7 +156,7 @@ class DataSetTarget:
     def check_values(self, field: pa.Field, values: pa.Array, damaged: pa.Array | None) -> None:
         """Raise BadValueError for the first value of a variable that messages have no place for."""
         if self.sent_as is not None:
-            framing(self.sent_as.framing).check_values(field, values, damaged, self.sent_as)
+            framing(self.sent_as.framing).check_values(field, values, damaged, self.files)
 
 
 @dataclass(frozen=True, slots=True)

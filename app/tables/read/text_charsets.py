@@ -3,6 +3,7 @@
 import codecs
 from typing import BinaryIO, NamedTuple
 
+from app.codecs.charset_text import charset_codec
 from app.dataset import character_columns
 from app.dataset.character_columns import GUESSES
 from app.tables.read.read_request import Remark, unreadable
@@ -63,11 +64,9 @@ def charset_of(file: BinaryIO, given: str | None) -> Charset:
 def known(name: str) -> str:
     """Return the name of Python's codec. Raises InvalidInputError if the character set is unknown."""
     try:
-        found = codecs.lookup(name)
-        "".encode(found.name)
-    except (LookupError, ValueError):
-        raise unreadable(f"unknown character set {name!r}") from None
-    return found.name
+        return charset_codec(name)
+    except ValueError as error:
+        raise unreadable(str(error)) from None
 
 
 def _checked(file: BinaryIO, charset: str) -> Charset:

@@ -9,10 +9,11 @@ import pyarrow.compute as pc
 
 from app.dataset import character_columns, checks, numeric, sas_columns, side_columns
 from app.dataset.checks import Fault
-from app.dataset.conversion_error import BadValueError, first_wrong
+from app.dataset.conversion_error import BadValueError, first_wrong, refuse_any
 from app.dataset.description import sas_metadata
 from app.dataset.format_names import Kind, SasFormat, kind_of
 from app.dataset.numeric import FloatFormat
+from app.dataset.sapdb import column_types
 from app.dataset.sapdb.column_types import TYPE, sapdb_metadata
 from app.dataset.schema import LONGEST_CHARACTER
 from app.model.names import in_capitals
@@ -44,6 +45,7 @@ _BEYOND_DATES = (
     f"SAS has dates from {_LEAST_YEAR} to {_GREATEST_YEAR}; it keeps this value but does not show it as a date"
 )
 _CONTROLS = "control characters in the label are sent as blanks"
+_BLANKS = "blanks at the end of a text are not sent"
 _UNDECODED = "bytes that are not in the file's character set {} are sent unchanged"
 _NO_ROOM = "and a message of the destination has no room for more"
 _MOMENT_WORDS: Mapping[pa.DataType, str] = {
@@ -201,6 +203,8 @@ class VariableBuilder:
             self._value_warning = Fault(self.name, "range", _BEYOND_DATES, first + row + 1)
         elif (row := self._conversion.loses(column)) is not None:
             self._value_warning = Fault(self.name, "rounded", self._conversion.loss, first + row + 1)
+        elif self._target.keeps_types and (row := _first_with_blanks(column)) is not None:
+            self._value_warning = Fault(self.name, "blanks", _BLANKS, first + row + 1)
         elif held is not None and not self.is_numeric and held.null_count < len(held):
             row = pc.index(held.is_valid(), pa.scalar(value=True)).as_py()
             self._value_warning = Fault(self.name, "damaged", _UNDECODED.format(self._charset), first + row + 1)
@@ -227,14 +231,16 @@ class VariableBuilder:
         charset, float_format = self._target.charset, self._target.float_format
         if self._target.keeps_types and kept(values.type) is not None and self.is_numeric:
             return 0  # every one of them has a place in its type
+        if self._target.keeps_types and not self.is_numeric:
+            lengths, most = column_types.lengths(values), self._override.length
+            unit = "bytes" if is_bytes(values.type) else "characters"
+            refuse_any(lengths > (most or np.inf), f"the value has more than {most} {unit}")
+            return int(lengths.max(initial=0))
         if not self.is_numeric:
 
             def needed(low: int, high: int) -> int:
-                some = values.slice(low, high - low)
-                if is_bytes(some.type):
-                    return pc.max(pc.binary_length(some)).as_py() or 0
                 side = None if held is None else held.slice(low, high - low)
-                return character_columns.longest(some, charset, side)
+                return character_columns.longest(values.slice(low, high - low), charset, side)
 
             fitting = self._target.longest_text
             room = min(self._override.length or LONGEST_CHARACTER, fitting)
@@ -308,6 +314,7 @@ class VariableBuilder:
             ("informat", checks.format_fault(self._informat, self._target.version, is_numeric=self.is_numeric)),
             ("format", self._moment_fault()),
             ("length", self._room_fault()),
+            ("type", column_types.type_fault(self._of_sapdb.get(TYPE, "")) if self._target.keeps_types else None),
         ):
             if why is not None:
                 yield Fault(self.name, code, why)
@@ -363,6 +370,15 @@ class VariableBuilder:
         if kind is None or kind in _MOMENT_KINDS.get(data_type, {kind}):
             return None
         return f"{self._format} is a format of {kind}s, but the values are {_MOMENT_WORDS[data_type]}"
+
+
+def _first_with_blanks(column: pa.Array) -> int | None:
+    """Return the first row with a text that ends with a blank."""
+    if not sas_columns.is_text(column.type):
+        return None
+    texts = sas_columns.strings(shared_values.laid_out(column))
+    row: int = pc.index(pc.ends_with(texts, " "), pa.scalar(value=True)).as_py()
+    return None if row < 0 else row
 
 
 def _first_beyond_dates(values: pa.Array) -> int | None:

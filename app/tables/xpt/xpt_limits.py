@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from app.codecs.charset_text import charset_codec
 from app.dataset import checks, format_names, missing, sas_columns, side_columns
 from app.dataset.format_names import SasFormat
 from app.dataset.schema import MOST_VARIABLES
@@ -304,6 +305,6 @@ def _is_latin(charset: str) -> bool:
 
 def _has_ascii(charset: str) -> bool:
     try:
-        return _ASCII.decode(charset, "replace") == _ASCII.decode("ascii")
-    except (LookupError, ValueError):
+        return _ASCII.decode(charset_codec(charset), "replace") == _ASCII.decode("ascii")
+    except ValueError:
         return False

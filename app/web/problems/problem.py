@@ -74,6 +74,7 @@ def invalid_request(errors: Iterable[Mapping[str, Any]], *, is_body: bool = Fals
             kind, place = "header_field" if location[0] == "header" else "parameter", str(name)
         else:
             in_body = location[1:] if location[:1] == ("body",) else location
+            in_body = in_body[:-1] if in_body[-1:] == ("[key]",) else in_body  # pydantic's word for a member's name
             kind, place = "pointer", pointer_to(in_body)
         found.append({"detail": why, kind: place})
         said.append(f"{place}: {why}")

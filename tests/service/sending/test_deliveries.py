@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from adapters.memory import MemoryDestinationSettings, MemorySender
@@ -35,6 +38,7 @@ DESTINATIONS: dict[str, Any] = {
     "partner": {"transport": "memory", "queue": "partner"},
     "groups": {"transport": "memory", "queue": "groups", "framing": "mq_group"},
     "mainframe": {"transport": "memory", "queue": "mainframe", "ccsid": 37, "encoding": 785},
+    "packets": {"transport": "memory", "queue": "packets", "framing": "order_packet", "body_limit": 131_072},
 }
 FILE, DATA_SET = AttachmentKind.BINARY_FILE, AttachmentKind.DATA_SET
 
@@ -237,3 +241,44 @@ def test_an_unknown_destination(sending: Sending) -> None:
     with pytest.raises(UnknownDestination, match="'nobody'") as error:
         find_destination(sending.deliveries.destinations, "nobody")
     assert error.value.known == sorted(DESTINATIONS)
+
+
+def longs(*cells: str | None, kind: str = "long_byte") -> bytes:
+    """A Parquet file with a LONG column, of which each cell names a file."""
+    fields = pa.schema([pa.field("ID", pa.float64()), pa.field("DOC", pa.string(), metadata={"sapdb.type": kind})])
+    pq.write_table(pa.table([[1.0] * len(cells), list(cells)], fields), sink := BytesIO())
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize(
+    ("table", "code", "row", "why"),
+    [
+        (longs("a.bin", None, "", "long:" + "1f" * 16), None, None, ""),
+        (longs("a.bin", "c.bin"), "value", 2, "'c.bin' names no file of the same message"),
+        (longs("long:1f"), "value", 1, "'long:1f' names no file"),
+        (longs("a.bin", "b.bin"), "value", 2, "'b.bin' is the name of 2 files of the same message"),
+        (longs("a.bin", kind="long_nope"), "type", None, "unknown sapdb.type 'long_nope'; choose one of: fixed, float"),
+        (longs(kind="long_nope"), "type", None, "unknown sapdb.type 'long_nope'"),
+    ],
+)
+def test_what_a_long_column_names_is_decided_before_a_message_is_queued(
+    sending: Sending, table: bytes, code: str | None, row: int | None, why: str, *, dry_run: bool
+) -> None:
+    files = [(DATA_SET, "t.parquet", table), *((FILE, name, name.encode()) for name in ("a.bin", "b.bin", "b.bin"))]
+    submit = sending.deliveries.dry_run if dry_run else sending.deliveries.submit
+    submission = sending.submission("1", *files, destination="packets")
+    if code is None:
+        assert submit(submission)
+        return
+    with pytest.raises(UnsuitableDataSets) as error:
+        submit(submission)
+    (found,) = error.value.faults
+    assert (found.where, found.fault.variable, found.fault.code, found.fault.row) == (
+        ("attachments", 0, "data_set"),
+        "DOC",
+        code,
+        row,
+    )
+    assert why in found.fault.why
+    assert sending.objects() == []

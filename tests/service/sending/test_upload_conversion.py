@@ -361,3 +361,41 @@ def test_what_messages_have_no_place_for_is_said_before_anything_is_sent(
         framer = Framer(framing_options(to, to.body_limit), context.store)
         if not faults:
             assert list(framer.frame(replace(queued(context, sent), application_body=None)))
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("\xe9" * 32_766, None),
+        ("\xe9" * 32_767, "it needs 32,767 characters, and VARCHAR ASCII has at most 32,766"),
+        ("\u20ac" * 16_383, None),
+        ("\u20ac" * 16_384, "it needs 16,384 characters, and VARCHAR UNICODE has at most 16,383"),
+        (b"\1" * 32_766, None),
+        (b"\1" * 32_767, "it needs 32,767 bytes, and VARCHAR BYTE has at most 32,766"),
+    ],
+)
+def test_values_of_order_packets_are_measured_as_packets_have_them(
+    tmp_path: Path, value: str | bytes, why: str | None
+) -> None:
+    to = destination(*IEEE_BIG, framing="order_packet", body_limit=131_072)
+    table = pa.table({"S": [type(value)(), value]})
+    with service_context(tmp_path) as context:
+        sent = prepared(context, made(table, "parquet"), "a.parquet", to)
+        if why is not None:
+            (fault,) = sent.definition.errors
+            assert (fault.variable, fault.code, fault.row) == ("S", "value", 2)
+            assert why in fault.why
+            return
+        framer = Framer(framing_options(to, to.body_limit), context.store)
+        bodies = [bytes(each.body) for each in framer.frame(replace(queued(context, sent), application_body=None))]
+    code = "utf-16-be" if "\u20ac" in str(value) else "latin-1"
+    assert (value if isinstance(value, bytes) else value.encode(code)) in b"".join(bodies)
+
+
+def test_blanks_at_the_end_of_a_text_of_an_order_packet_are_warned_of(tmp_path: Path) -> None:
+    to = destination(*IEEE_BIG, framing="order_packet")
+    table = pa.table({"A": ["x", "ab   "], "B": [" ", "y"], "C": [" z", None]})
+    with service_context(tmp_path) as context:
+        sent = prepared(context, made(table, "parquet"), "a.parquet", to)
+    found = [(each.variable, each.code, each.row) for each in sent.definition.warnings]
+    assert found == [("A", "blanks", 2), ("B", "blanks", 1)]

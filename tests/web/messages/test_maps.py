@@ -123,3 +123,17 @@ def test_what_a_destination_does_not_carry_is_refused(
     response = http.post("/v1/messages", files=described(wanted, a=b"x"))
     assert (response.status_code, errors(response)) == (422, ["#/application_message"])
     assert why in response.json()["detail"]
+
+
+@pytest.mark.parametrize("value", [True, None, [1], {"int": 1}])
+def test_a_value_that_no_type_has_is_one_error_at_its_place(http: httpx.Client, value: object) -> None:
+    wanted = simple(destination="rendezvous", application_message={"values": [{"type": "long", "value": value}]})
+    response = http.post("/v1/messages", files=described(wanted, a=b"x"))
+    assert (response.status_code, errors(response)) == (422, ["#/application_message/values/0/value"])
+    assert response.json()["errors"][0]["detail"] == "give a number or a text"
+
+
+def test_the_place_of_a_wrong_name_of_a_member_is_the_member(http: httpx.Client) -> None:
+    wanted = simple(attachments=[{"part": "a", "kind": "data-set", "data_set": {"variables": {"a\n": {}}}}])
+    response = http.post("/v1/messages", files=described(wanted, a=b"x"))
+    assert (response.status_code, errors(response)) == (422, ["#/attachments/0/data_set/variables/a\n"])

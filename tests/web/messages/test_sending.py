@@ -12,7 +12,7 @@ import pytest
 from app.model.attachment import DeliveryState
 from app.model.errors import StoreFull
 from app.testing.waiting import until
-from tests.web.messages.sending import delivery, described, simple
+from tests.web.messages.sending import delivery, described, errors, simple
 from tests.web.stock import Stock
 
 
@@ -26,6 +26,19 @@ def test_files_are_sent_as_groups(stock: Stock, http: httpx.Client) -> None:
         (3, 6_000),
     ]
     assert {message.group_id.hex()[:32] for message in stock.recorder.sent} == {sent["attachments"][0]["correl_id"]}
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize(("destination", "status"), [("groups", 422), ("partner", 202), ("rendezvous", 202)])
+def test_a_message_type_that_receivers_refuse_is_not_sent(
+    shared_http: httpx.Client, destination: str, status: int, *, dry_run: bool
+) -> None:
+    wanted = described(simple(destination=destination, original_msg_type=4), a=b"x")
+    response = shared_http.post("/v1/messages", files=wanted, params={"dry_run": dry_run})
+    assert response.status_code == (200 if dry_run and status == 202 else status)
+    if status == 422:
+        assert errors(response) == ["#/original_msg_type"]
+        assert "receivers of the framing mq_group refuse MsgType 4" in response.json()["detail"]
 
 
 @pytest.mark.usefixtures("one_process")

@@ -1,7 +1,9 @@
 """Data sets by POST: files of every format, what is wrong with them, and dry runs."""
 
+import encodings
 import json
 from io import BytesIO
+from pkgutil import iter_modules
 from typing import Any
 
 import httpx
@@ -139,6 +141,36 @@ def test_a_file_that_cannot_be_read_is_told(shared_stock: Stock, shared_http: ht
     assert (response.status_code, error["pointer"], error["code"]) == (422, "#/attachments/0/part", "unreadable-table")
     assert "not a Parquet file" in response.json()["detail"]
     assert list(shared_stock.store.names()) == []
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize("name", ["X.", ".X"])
+def test_a_name_with_an_empty_half_is_refused(
+    shared_stock: Stock, shared_http: httpx.Client, name: str, *, dry_run: bool
+) -> None:
+    response = posted(shared_http, SALES, dry_run=dry_run, name=name)
+    assert (response.status_code, response.json()["type"]) == (422, "/problems/unsuitable"), response.text
+    (error,) = response.json()["errors"]
+    assert (error["pointer"], error["code"]) == ("#/attachments/0/name", "member")
+    assert list(shared_stock.store.names()) == []
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_an_encoding_that_is_no_character_set_is_refused_at_its_place(
+    shared_stock: Stock, shared_http: httpx.Client, *, dry_run: bool
+) -> None:
+    for encoding in ("idna", "unicode_escape", "raw-unicode-escape", "charmap", "punycode", "undefined", "rot13"):
+        response = posted(shared_http, SALES, dry_run=dry_run, data_set={"encoding": encoding})
+        assert (response.status_code, response.json()["type"]) == (422, "/problems/invalid"), encoding
+        wanted = {"pointer": "#/attachments/0/data_set/encoding", "detail": f"unknown character set {encoding!r}"}
+        assert response.json()["errors"] == [wanted]
+    assert list(shared_stock.store.names()) == []
+
+
+def test_no_codec_of_python_is_an_internal_error(shared_http: httpx.Client) -> None:
+    for codec in (module.name for module in iter_modules(encodings.__path__)):
+        response = posted(shared_http, SALES, dry_run=True, data_set={"encoding": codec})
+        assert response.status_code in (200, 422), codec
 
 
 def test_many_errors_are_not_all_shown(shared_http: httpx.Client) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
+from app.codecs.charset_text import charset_codec
 from app.model.attachment import AttachmentKind
 from app.model.names import folded
 from app.model.validation import (
@@ -103,6 +104,13 @@ class DataSetDraft(Strict):
             raise ValueError(f"unknown format {given!r}; choose one of: {', '.join(FORMATS)}")
         return given
 
+    @field_validator("encoding")
+    @classmethod
+    def _is_character_set(cls, given: str | None) -> str | None:
+        if given is not None:
+            charset_codec(given)
+        return given
+
     @model_validator(mode="after")
     def _columns_differ(self) -> Self:
         if len({folded(column) for column in self.variables}) < len(self.variables):
@@ -139,6 +147,14 @@ class MapValueDraft(Strict):
 
     type: MapType
     value: int | float | str
+
+    @field_validator("value", mode="before")
+    @classmethod
+    def _is_number_or_text(cls, given: Any) -> Any:
+        # Pydantic would give an error for each type of the union, at a place that the JSON does not have.
+        if isinstance(given, bool) or not isinstance(given, int | float | str):
+            raise ValueError("give a number or a text")  # noqa: TRY004 - pydantic's error
+        return given
 
     @model_validator(mode="after")
     def _suits_its_type(self) -> Self:

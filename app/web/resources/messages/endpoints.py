@@ -53,9 +53,10 @@ _REQUEST_BODY: dict[str, Any] = {
         f"Either the first part is `{MESSAGE}`, JSON that describes the message and names every other part; or a plain "
         "form: `destination`, optionally `description`, `kind`, `name` and `data_set` (JSON), and files. A data set's "
         "file may be CSV, Parquet, Arrow, NDJSON, Dataset-JSON, a SAS transport file or sas7bdat. An attachment "
-        "without a kind is a data set if its content is one of these (CSV excepted), a text file if it is text, "
-        "else a binary file. In a form, the file `catalog` (value labels: a sas7bcat, or a data set of CNTLOUT=) and "
-        "`define` (define.xml) describe data sets. If all parts are resumable uploads, the JSON may be the whole body."
+        "without a kind is a data set if its content is recognised as one of these (CSV and arrays of JSON are not), a "
+        "text file if it is text, else a binary file. In a form, the file `catalog` (value labels: a sas7bcat, or a "
+        "data set of CNTLOUT=) and `define` (define.xml) describe data sets. If all parts are resumable "
+        "uploads, the JSON may be the whole body."
     ),
     "content": {
         "application/json": {
