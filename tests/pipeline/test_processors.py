@@ -187,6 +187,6 @@ def test_headers_remember_from_batch_to_batch(tmp_path: Path) -> None:
     assert [[row.kind for row in one] for one in said] == [
         [ReferenceKind.DIALECTS, ReferenceKind.MESSAGE, ReferenceKind.CLAIM],
         [ReferenceKind.REPEATED],
-        [ReferenceKind.REFUSED],
+        [ReferenceKind.REFUSED, ReferenceKind.EVENT],
     ]
     assert {name for one in said for row in one for name in row.asDict()} == set(SCHEMA.names)
