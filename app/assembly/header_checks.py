@@ -126,7 +126,7 @@ def _contradictions(
 ) -> tuple[Effect, ...]:
     """Return the refusal of a header if it, or another one, announced an attachment differently before."""
     listed: set[bytes] = set()
-    other: dict[bytes, int] = {}
+    other: dict[bytes, str] = {}
     for ordinal, entry in enumerate(header.attachments):
         row = f"attachments[{ordinal}]"
         if entry.correl_id in listed:
@@ -134,9 +134,9 @@ def _contradictions(
             return (Refused(position, "conflicting-header", row, why),)
         listed.add(entry.correl_id)
         if earlier.announced((source, entry.correl_id)) not in {None, Announcement.of(owner, entry)}:
-            other[entry.correl_id] = ordinal
+            other[entry.correl_id] = row
     if not other:
         return NOTHING
     why = "an earlier header announced this attachment correlid differently"
-    row = f"attachments[{min(other.values())}]"
-    return (Refused(position, "conflicting-header", row, why, contradicted=tuple(other)),)
+    first = next(iter(other.values()))
+    return (Refused(position, "conflicting-header", first, why, contradicted=tuple(other)),)

@@ -135,7 +135,7 @@ class Assembly:
             return self._unsequenced(source, event, position, received_at)
         if isinstance(event, Refuted | OtherHeader):
             return self._doubted(source, event)
-        return self._announced(source, event, position, received_at)
+        return self._header(source, event, position, received_at)
 
     def is_announced(self, key: Key) -> bool:
         """Tell whether a header has announced this attachment, as far as it is loaded."""
@@ -327,20 +327,18 @@ class Assembly:
         attachment.record = changed(record, parts_expected=count, pending_counts=(), pending_position=None)
         return NOTHING
 
-    def _announced(self, source: str, event: Announced, position: int, received_at: int) -> tuple[Effect, ...]:
+    def _header(self, source: str, event: Announced, position: int, received_at: int) -> tuple[Effect, ...]:
         judged = judge(source, event.header, position, received_at, self.limits.attachments, self)
-        if not isinstance(judged, MessageRecord):
-            match judged:
-                case (Repeated(),):
-                    return judged + self._claim_unknown(source, event, position, received_at)
-                case (Refused(contradicted=correl_ids),):
-                    warned = (self._doubted(source, OtherHeader(correl_id)) for correl_id in correl_ids)
-                    return (*judged, *chain.from_iterable(warned))
-            return judged
-        effects = [*self.begin_message(judged)]
-        for claim in claims(judged.id, event):
-            effects += self.claim(source, claim, position, received_at)
-        return tuple(effects)
+        if isinstance(judged, MessageRecord):
+            claimed = (self.claim(source, each, position, received_at) for each in claims(judged.id, event))
+            return (*self.begin_message(judged), *chain.from_iterable(claimed))
+        match judged:
+            case (Repeated(),):
+                return judged + self._claim_unknown(source, event, position, received_at)
+            case (Refused(contradicted=correl_ids),):
+                doubted = (self._doubted(source, OtherHeader(each)) for each in correl_ids)
+                return (*judged, *chain.from_iterable(doubted))
+        return judged
 
     def _claim_unknown(self, source: str, event: Announced, position: int, received_at: int) -> tuple[Effect, ...]:
         """Apply a header that came again: attachments of its message that are no longer known begin anew."""

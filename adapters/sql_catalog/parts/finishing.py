@@ -9,7 +9,6 @@ from adapters.sql_catalog.parts.closing import finish, forget_pieces, place_cont
 from adapters.sql_catalog.parts.part import CatalogPart, Lookup, among, chunks, is_past, log_events
 from adapters.sql_catalog.schema import catalog_tables
 from adapters.sql_catalog.schema.bounded_types import AnyText, Octets
-from adapters.sql_catalog.schema.catalog_tables import IS_INCOMPLETE
 from adapters.sql_catalog.schema.record_rows import attachment_record
 from adapters.sql_catalog.schema.state_conditions import may_become
 from app.assembly.states import Input, follow
@@ -26,7 +25,7 @@ _RECEIVING = AttachmentState.RECEIVING.value
 _NOT_FINISHED = tuple(state.value for state in AttachmentState if state is not AttachmentState.FINISHED)
 
 _theirs = _attachments.c.message_id == _messages.c.id
-_LACKS_NO_CONTENT = IS_INCOMPLETE, ~exists().where(_theirs, _state.in_(_NOT_FINISHED))
+_LACKS_NO_CONTENT = catalog_tables.IS_INCOMPLETE, ~exists().where(_theirs, _state.in_(_NOT_FINISHED))
 _LEFT_TO_COMPLETE = (
     select(select(func.min(_attachments.c.id)).where(_theirs, _state == _FINISHED).scalar_subquery())
     .select_from(_messages)

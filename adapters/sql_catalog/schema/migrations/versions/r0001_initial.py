@@ -112,48 +112,17 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
     op.create_index(
         op.f("ix_attachments_state_first_received_at_id"), "attachments", ["state", "first_received_at", "id"]
     )
-    op.create_index(
-        "ix_content",
-        "attachments",
-        ["finished_at", "id", "size"],
-        sqlite_where=sa.text("storage IS NOT NULL"),
-        postgresql_where=sa.text("storage IS NOT NULL"),
-    )
-    op.create_index(
+    _create_index_where("ix_content", "attachments", ["finished_at", "id", "size"], "storage IS NOT NULL")
+    _create_index_where(
         "ix_ended",
         "attachments",
         ["last_received_at", "id"],
-        sqlite_where=sa.text("state != 'receiving' AND state != 'complete' AND state != 'finished'"),
-        postgresql_where=sa.text("state != 'receiving' AND state != 'complete' AND state != 'finished'"),
+        "state != 'receiving' AND state != 'complete' AND state != 'finished'",
     )
-    op.create_index(
-        "ix_to_remove",
-        "attachments",
-        ["id"],
-        sqlite_where=sa.text("storage IS NULL AND object_name IS NOT NULL"),
-        postgresql_where=sa.text("storage IS NULL AND object_name IS NOT NULL"),
-    )
-    op.create_index(
-        "ix_pending",
-        "attachments",
-        ["pending_position"],
-        sqlite_where=sa.text("pending_position IS NOT NULL"),
-        postgresql_where=sa.text("pending_position IS NOT NULL"),
-    )
-    op.create_index(
-        "ix_unsettled",
-        "attachments",
-        ["finished_at", "id"],
-        sqlite_where=sa.text("storage = 'journal'"),
-        postgresql_where=sa.text("storage = 'journal'"),
-    )
-    op.create_index(
-        "ix_warned",
-        "attachments",
-        ["first_received_at", "id"],
-        sqlite_where=sa.text("json_array_length(warnings) > 0"),
-        postgresql_where=sa.text("json_array_length(warnings) > 0"),
-    )
+    _create_index_where("ix_to_remove", "attachments", ["id"], "storage IS NULL AND object_name IS NOT NULL")
+    _create_index_where("ix_pending", "attachments", ["pending_position"], "pending_position IS NOT NULL")
+    _create_index_where("ix_unsettled", "attachments", ["finished_at", "id"], "storage = 'journal'")
+    _create_index_where("ix_warned", "attachments", ["first_received_at", "id"], "json_array_length(warnings) > 0")
     op.create_table(
         "counting",
         sa.Column("source", sa.Text(), nullable=False),
@@ -252,27 +221,9 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
     op.create_index(op.f("ix_deliveries_created_at_id"), "deliveries", ["created_at", "id"])
     op.create_index(op.f("ix_deliveries_destination_created_at_id"), "deliveries", ["destination", "created_at", "id"])
     op.create_index(op.f("ix_deliveries_state_created_at_id"), "deliveries", ["state", "created_at", "id"])
-    op.create_index(
-        "ix_holding",
-        "deliveries",
-        ["updated_at", "id"],
-        sqlite_where=sa.text("holds_content"),
-        postgresql_where=sa.text("holds_content"),
-    )
-    op.create_index(
-        "ix_open",
-        "deliveries",
-        ["destination", "created_at", "id"],
-        sqlite_where=sa.text("state IN ('queued', 'sending')"),
-        postgresql_where=sa.text("state IN ('queued', 'sending')"),
-    )
-    op.create_index(
-        "ix_over",
-        "deliveries",
-        ["updated_at", "id"],
-        sqlite_where=sa.text("state NOT IN ('queued', 'sending')"),
-        postgresql_where=sa.text("state NOT IN ('queued', 'sending')"),
-    )
+    _create_index_where("ix_holding", "deliveries", ["updated_at", "id"], "holds_content")
+    _create_index_where("ix_open", "deliveries", ["destination", "created_at", "id"], "state IN ('queued', 'sending')")
+    _create_index_where("ix_over", "deliveries", ["updated_at", "id"], "state NOT IN ('queued', 'sending')")
     logs = op.create_table(
         "event_logs",
         sa.Column("name", sa.Text(), nullable=False),
@@ -324,20 +275,8 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
         op.f("ix_messages_source_correl_key_header_position"), "messages", ["source", "correl_key", "header_position"]
     )
     op.create_index(op.f("ix_messages_source_received_at_id"), "messages", ["source", "received_at", "id"])
-    op.create_index(
-        "ix_waited",
-        "messages",
-        ["waited_as", "header_position", "id"],
-        sqlite_where=sa.text("waited_as IS NOT NULL"),
-        postgresql_where=sa.text("waited_as IS NOT NULL"),
-    )
-    op.create_index(
-        "ix_incomplete",
-        "messages",
-        ["id"],
-        sqlite_where=sa.text("complete_at IS NULL"),
-        postgresql_where=sa.text("complete_at IS NULL"),
-    )
+    _create_index_where("ix_waited", "messages", ["waited_as", "header_position", "id"], "waited_as IS NOT NULL")
+    _create_index_where("ix_incomplete", "messages", ["id"], "complete_at IS NULL")
     _create_what_processes_do()
     _create_uploads()
     progress = op.create_table(
@@ -388,13 +327,7 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_quarantine")),
     )
-    op.create_index(
-        "ix_in_journal",
-        "quarantine",
-        ["position"],
-        sqlite_where=sa.text("in_journal"),
-        postgresql_where=sa.text("in_journal"),
-    )
+    _create_index_where("ix_in_journal", "quarantine", ["position"], "in_journal")
     op.create_index(op.f("ix_quarantine_received_at_id"), "quarantine", ["received_at", "id"])
     op.create_index(
         op.f("ix_quarantine_source_received_at_id_size"), "quarantine", ["source", "received_at", "id", "size"]
@@ -529,6 +462,12 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
     )
     op.bulk_insert(progress, [{"id": 1}])
     op.bulk_insert(logs, [{"name": token_hex(4), "begins_after": 0}])
+
+
+def _create_index_where(name: str, table: str, columns: list[str], condition: str) -> None:
+    """Create an index of the rows that meet a condition."""
+    where = sa.text(condition)
+    op.create_index(name, table, columns, sqlite_where=where, postgresql_where=where)
 
 
 def _create_uploads() -> None:
